@@ -1,0 +1,61 @@
+"""The routes: every way to run a model, one file each, found by its name.
+
+A route is a module ``routes/NAME.py`` (no leading underscore) with what :class:`Route` lists. Adding one edits
+nothing else. A route imports its runtime only when it is used: listing the routes imports no runtime.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from wavefit.routes.session import Session
+from wavefit.schema import Device, Model, Plan, Request, Unsupported
+
+
+class Route(Protocol):
+    """What a route's module offers."""
+
+    def plans(self, devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
+        """Every way in which this route would run the model here, at the first of the request's batches.
+
+        Cheap: looks at installed packages and the given devices, opens no session and imports no runtime that could
+        hang. A route that cannot work here answers with at least one Unsupported. A precision that it cannot run
+        natively is an Unsupported as well, never a silent fp32.
+        """
+        ...
+
+    def open(self, plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+        """Opens a session. Called in a child process only. May write below ``workdir``, which is deleted afterwards.
+
+        Raises:
+            RouteError: the runtime refused, or would have run somewhere else.
+        """
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages and drivers that a result of this route depends on. Imports no runtime."""
+        ...
+
+
+def names() -> list[str]:
+    """The routes that this build of wavefit knows."""
+    return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if not _is_helper(entry.name))
+
+
+def get(name: str) -> Route:
+    """The route of that name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    if name not in names():
+        raise KeyError(name)
+    return cast(Route, importlib.import_module(f"{__name__}.{name}"))
+
+
+def _is_helper(name: str) -> bool:
+    return name.startswith("_") or name == "session"
