@@ -1,0 +1,67 @@
+"""Reading small files of sysfs and procfs that may be missing, unreadable or garbage: each gives None, never an error.
+
+Paths are below a root, so that a recorded tree reads as the machine that it was recorded on.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_MOST_BYTES = (
+    4 << 20
+)  # /proc/cpuinfo of a machine with 512 threads has 1 MB; a recorded tree may hold anything
+
+
+def read_text(path: Path) -> str | None:
+    """A file's text without the blanks around it. None where it is missing, unreadable, empty or no regular file.
+
+    Amdgpu pads some values with NUL bytes; these go too.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None  # a pipe in a recorded tree would block for ever
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+    return text.strip(" \t\r\n\0") or None
+
+
+def read_int(path: Path) -> int | None:
+    """A file's whole number, decimal or with 0x. None where it holds anything else ("N/A", "max")."""
+    return to_int(read_text(path))
+
+
+def to_int(text: str | None) -> int | None:
+    """A whole number in a text, decimal or with 0x; None for anything else."""
+    if text is None or not re.fullmatch(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}", text, re.ASCII):
+        return None
+    return int(text, 16) if text[:2] in ("0x", "0X") else int(text)
+
+
+def read_pairs(path: Path, separator: str | None = None) -> dict[str, str]:
+    """A file of lines ``key<separator>value`` (blank by default): KFD properties, uevent, os-release, meminfo."""
+    pairs = {}
+    for line in (read_text(path) or "").splitlines():
+        key, *value = line.split(separator, 1) if line.strip() else [""]
+        if value:
+            pairs[key.strip()] = value[0].strip()
+    return pairs
+
+
+def children(path: Path, pattern: str) -> Iterator[Path]:
+    """Entries of a folder whose whole name matches, in natural order (card2 before card10); none where it is missing."""
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError:
+        return
+    for name in sorted(names, key=_natural):
+        if re.fullmatch(pattern, name):
+            yield path / name
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
