@@ -11,7 +11,7 @@ _NO_SIZES: Mapping[str, int] = {}
 
 
 def dim_name(spec: TensorSpec, axis: int) -> str | None:
-    """What a symbolic dimension is called: its name, "input:axis" where it has none, None for a fixed size."""
+    """What a symbolic dimension is called: its name, "input:axis" without one; None for a fixed size."""
     dim = spec.shape[axis] if spec.shape is not None else None
     if isinstance(dim, int):
         return None
@@ -25,10 +25,11 @@ def dynamic_dims(inputs: Sequence[TensorSpec]) -> tuple[str, ...]:
 
 
 def batch_dim(inputs: Sequence[TensorSpec]) -> str | None:
-    """The symbolic dimension that a batch is put in: the first one, of all inputs that have a symbolic first one.
+    """The symbolic first dimension that the inputs share.
 
-    Scalars and inputs with a fixed first dimension are the same whatever the batch. First dimensions without a name
-    count as one with the others. None where there is no symbolic first dimension, or two with different names.
+    Scalars and inputs with a fixed first dimension are the same whatever the batch. First dimensions
+    without a name count as one with the others. None where there is no symbolic first dimension, or
+    two with different names.
     """
     firsts = [spec for spec in inputs if spec.shape and not isinstance(spec.shape[0], int)]
     named = {spec.shape[0] for spec in firsts if spec.shape and spec.shape[0]}
@@ -46,8 +47,8 @@ def bind(model: Model, batch: int, sizes: Mapping[str, int] = _NO_SIZES) -> dict
         sizes: sizes of the other symbolic dimensions, by name ("input:axis" where one has no name).
 
     Raises:
-        InputError: a symbolic dimension has no size, a size names no dimension or is below 1, the batch is below 1
-            or differs from the model's fixed one, or an input's rank is unknown.
+        InputError: a symbolic dimension has no size, a size names no dimension or is below 1, the batch
+            is below 1 or differs from the model's fixed one, or an input's rank is unknown.
     """
     _check_sizes(model, batch, sizes)
     known = {**({model.batch: batch} if model.batch else {}), **sizes}
@@ -71,8 +72,8 @@ def _check_sizes(model: Model, batch: int, sizes: Mapping[str, int]) -> None:
     asked = sizes.get(model.batch, batch) if model.batch else batch
     if asked != batch:
         raise InputError(
-            f"--size {model.batch}={asked} and a batch of {batch} contradict each other: {model.batch} is the "
-            f"batch of {model.name}",
+            f"--size {model.batch}={asked} contradicts the batch of {batch}: {model.batch} is the batch "
+            f"of {model.name}",
             f"leave --size {model.batch} out",
         )
 
@@ -91,10 +92,10 @@ def _bind_dim(model: Model, spec: TensorSpec, axis: int, known: Mapping[str, int
     dim = spec.shape[axis]
     if isinstance(dim, int):
         return dim
-    name = dim_name(spec, axis)
+    name = dim or f"{spec.name}:{axis}"
     if name in known:
         return known[name]
-    if axis == 0 and dim is None and model.batch in known:  # unnamed first dimensions are the batch
+    if axis == 0 and dim is None and model.batch:  # unnamed first dimensions are the batch
         return known[model.batch]
     raise InputError(
         f"dimension {name!r} (axis {axis} of input {spec.name!r}) of {model.name} has no size",
@@ -103,7 +104,7 @@ def _bind_dim(model: Model, spec: TensorSpec, axis: int, known: Mapping[str, int
 
 
 def _check_fixed_batch(model: Model, shapes: Mapping[str, tuple[int, ...]], batch: int) -> None:
-    """Inputs that agree on their first dimension have that batch; where they do not, there is no batch but 1."""
+    """Inputs that agree on their first dimension have that batch; where they do not, it can only be 1."""
     firsts = {shape[0] for shape in shapes.values() if shape}
     fixed = firsts.pop() if len(firsts) == 1 else 1
     if batch != fixed:
