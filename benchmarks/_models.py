@@ -1,7 +1,7 @@
 """The models that benchmarks run on: public graphs with seeded random weights.
 
-A graph whose weights are all the same constant (as onnx ships it) proves nothing: every output is equal, and a wrong
-layout or a dropped channel goes unseen.
+A graph whose weights are all the same constant (as onnx ships it) proves nothing: every output is equal, and a
+wrong layout or a dropped channel goes unseen.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _with_random_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 def _draw(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """He initialisation for weights; batch-norm statistics near (0, 1).
 
-    The last batch-norm of a block is scaled down, since each of the 16 residual additions would otherwise double the
-    variance; the classifier is scaled down so that its softmax does not saturate.
+    The last batch-norm of a block is scaled down, since each of the 16 residual additions would otherwise
+    double the variance; the classifier is scaled down so that its softmax does not saturate.
     """
     if len(shape) > 1:
         values = (
