@@ -1,7 +1,7 @@
 """The models that benchmarks run on: public graphs with seeded random weights.
 
-A graph whose weights are all the same constant (as onnx ships it) proves nothing: every output is equal, and a
-wrong layout or a dropped channel goes unseen.
+A graph whose weights are all the same constant (as onnx ships it) proves nothing: every output is equal, and
+a wrong layout or a dropped channel goes unseen.
 """
 
 from __future__ import annotations
