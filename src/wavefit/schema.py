@@ -349,6 +349,7 @@ class Failure(Struct, kw_only=True):
     stage: str  # "open", "first run", "check", "measure"
     reason: str
     fix: str = ""
+    deadline_s: float | None = None  # that a timeout was held to
 
 
 # ---- Record ---------------------------------------------------------------------------------------------------------
@@ -460,6 +461,7 @@ class Bundle(Struct, kw_only=True):
     choice: Choice
     refusals: tuple[Unsupported, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    devices: tuple[Device, ...] = ()  # every device that was asked for, also those that no plan could use
     files: dict[str, str]  # path in the folder, with "/" -> SHA-256
 
 
