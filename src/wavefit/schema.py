@@ -23,13 +23,13 @@ Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 
 class Struct(msgspec.Struct, frozen=True):
-    """A frozen record. Its kinds are built by keyword (msgspec does not inherit ``kw_only``)."""
+    """A frozen record. Its kinds are built by keyword (msgspec inherits no ``kw_only``, mypy no ``frozen``)."""
 
 
 # ---- Device ---------------------------------------------------------------------------------------------------------
 
 
-class Pool(Struct, kw_only=True):
+class Pool(Struct, frozen=True, kw_only=True):
     """One memory pool of a device."""
 
     name: str  # "ram", "vram" (a card's own, or an APU's carve-out), "gtt" (system memory that the GPU may map)
@@ -38,7 +38,7 @@ class Pool(Struct, kw_only=True):
     source: str
 
 
-class Link(Struct, kw_only=True):
+class Link(Struct, frozen=True, kw_only=True):
     """The PCIe link of a discrete card, as it runs now and at best."""
 
     speed_gts: float | None = None
@@ -47,7 +47,7 @@ class Link(Struct, kw_only=True):
     max_width: int | None = None
 
 
-class Figure(Struct, kw_only=True):
+class Figure(Struct, frozen=True, kw_only=True):
     """A number with its unit and where it comes from."""
 
     value: float
@@ -55,7 +55,7 @@ class Figure(Struct, kw_only=True):
     source: str
 
 
-class Runtime(Struct, kw_only=True):
+class Runtime(Struct, frozen=True, kw_only=True):
     """A runtime that sees a device, and the index by which that runtime calls it."""
 
     name: str  # "hip", "opencl", "cuda", "torch", "vulkan"
@@ -63,7 +63,7 @@ class Runtime(Struct, kw_only=True):
     index: int | None = None
 
 
-class Device(Struct, kw_only=True):
+class Device(Struct, frozen=True, kw_only=True):
     """One GPU, or the CPU, as this machine has it."""
 
     id: str  # "cpu", "gpu0", "gpu1": unique on this machine, in PCI order
@@ -92,7 +92,7 @@ class Device(Struct, kw_only=True):
 # ---- Model ----------------------------------------------------------------------------------------------------------
 
 
-class TensorSpec(Struct, kw_only=True):
+class TensorSpec(Struct, frozen=True, kw_only=True):
     """A named input or output. ``shape`` is None where even the rank is unknown."""
 
     name: str
@@ -100,7 +100,7 @@ class TensorSpec(Struct, kw_only=True):
     shape: tuple[Dim, ...] | None
 
 
-class NodeCost(Struct, kw_only=True):
+class NodeCost(Struct, frozen=True, kw_only=True):
     """What one node costs for the shapes asked about. None where its shapes could not be inferred."""
 
     name: str
@@ -109,7 +109,7 @@ class NodeCost(Struct, kw_only=True):
     bytes: int | None  # inputs, weights and outputs, each once
 
 
-class Cost(Struct, kw_only=True):
+class Cost(Struct, frozen=True, kw_only=True):
     """What a model costs for one set of input shapes."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -119,7 +119,7 @@ class Cost(Struct, kw_only=True):
     unknown: tuple[str, ...] = ()  # "OpType (n nodes)" of the nodes left out of the sums
 
 
-class Model(Struct, kw_only=True):
+class Model(Struct, frozen=True, kw_only=True):
     """A checked ONNX file."""
 
     name: str
@@ -144,7 +144,7 @@ class Model(Struct, kw_only=True):
 # ---- Plan -----------------------------------------------------------------------------------------------------------
 
 
-class Prediction(Struct, kw_only=True):
+class Prediction(Struct, frozen=True, kw_only=True):
     """What the planner expects. Every figure is predicted, none measured."""
 
     peak_bytes: int | None = None
@@ -155,7 +155,7 @@ class Prediction(Struct, kw_only=True):
     total_s: float | None = None
 
 
-class Plan(Struct, kw_only=True):
+class Plan(Struct, frozen=True, kw_only=True):
     """One way to run a model on a device."""
 
     route: str
@@ -178,7 +178,7 @@ class Plan(Struct, kw_only=True):
         return f"{self.series} batch {self.batch}"
 
 
-class Unsupported(Struct, kw_only=True):
+class Unsupported(Struct, frozen=True, kw_only=True):
     """A refusal as a value: why a route cannot run this model here, and what would mend it."""
 
     route: str
@@ -190,7 +190,7 @@ class Unsupported(Struct, kw_only=True):
 # ---- Verdict --------------------------------------------------------------------------------------------------------
 
 
-class OutputError(Struct, kw_only=True):
+class OutputError(Struct, frozen=True, kw_only=True):
     """How far one output is from the reference."""
 
     output: str
@@ -206,7 +206,7 @@ class OutputError(Struct, kw_only=True):
     all_equal: bool = False  # every row of the reference is the same: a comparison proves nothing
 
 
-class TaskMetric(Struct, kw_only=True):
+class TaskMetric(Struct, frozen=True, kw_only=True):
     """A metric on labelled data: the reference's and the candidate's."""
 
     name: str  # "top1", "top5", or the callable's name
@@ -220,7 +220,7 @@ class TaskMetric(Struct, kw_only=True):
         return self.reference - self.candidate
 
 
-class BadNode(Struct, kw_only=True):
+class BadNode(Struct, frozen=True, kw_only=True):
     """The first node, in the graph's order, whose output moved."""
 
     name: str
@@ -230,7 +230,7 @@ class BadNode(Struct, kw_only=True):
     detail: str = ""
 
 
-class Verdict(Struct, kw_only=True):
+class Verdict(Struct, frozen=True, kw_only=True):
     """Whether a plan's answers are unchanged, and by what evidence."""
 
     passed: bool
@@ -246,7 +246,7 @@ class Verdict(Struct, kw_only=True):
 # ---- Measurement ----------------------------------------------------------------------------------------------------
 
 
-class Percentiles(Struct, kw_only=True):
+class Percentiles(Struct, frozen=True, kw_only=True):
     """Of one scenario's query latencies, in seconds."""
 
     p50_s: float
@@ -258,7 +258,7 @@ class Percentiles(Struct, kw_only=True):
     max_s: float
 
 
-class ScenarioResult(Struct, kw_only=True):
+class ScenarioResult(Struct, frozen=True, kw_only=True):
     """One LoadGen scenario. In SingleStream a query is one whole batch; elsewhere a sample is one item."""
 
     name: Literal["SingleStream", "Offline", "Server", "MultiStream"]
@@ -274,7 +274,7 @@ class ScenarioResult(Struct, kw_only=True):
     target_qps: float | None = None
 
 
-class Power(Struct, kw_only=True):
+class Power(Struct, frozen=True, kw_only=True):
     """Energy over the measured scenarios, from one meter."""
 
     meter: str  # "amdgpu hwmon power1_average", "rapl package-0", "nvml"
@@ -285,7 +285,7 @@ class Power(Struct, kw_only=True):
     samples: int = 0  # readings taken
 
 
-class Measurement(Struct, kw_only=True):
+class Measurement(Struct, frozen=True, kw_only=True):
     """What one plan took, in the child process that ran it."""
 
     load_s: float  # opening the session
@@ -316,7 +316,7 @@ class Measurement(Struct, kw_only=True):
         return self.scenario("Offline", "SingleStream", "MultiStream", "Server")
 
 
-class ProviderShare(Struct, kw_only=True):
+class ProviderShare(Struct, frozen=True, kw_only=True):
     """What one execution provider, or library, ran."""
 
     provider: str
@@ -324,14 +324,14 @@ class ProviderShare(Struct, kw_only=True):
     time_s: float | None = None  # of one run
 
 
-class NodeTime(Struct, kw_only=True):
+class NodeTime(Struct, frozen=True, kw_only=True):
     name: str
     op: str
     provider: str
     time_s: float | None = None
 
 
-class Placement(Struct, kw_only=True):
+class Placement(Struct, frozen=True, kw_only=True):
     """Which nodes really ran where, from a profiled run."""
 
     providers: tuple[ProviderShare, ...]
@@ -342,7 +342,7 @@ class Placement(Struct, kw_only=True):
         return sum(share.nodes for share in self.providers if share.provider == provider)
 
 
-class Failure(Struct, kw_only=True):
+class Failure(Struct, frozen=True, kw_only=True):
     """Why a plan has no measurement."""
 
     kind: Literal["refused", "crash", "timeout", "out of memory", "error"]
@@ -355,7 +355,7 @@ class Failure(Struct, kw_only=True):
 # ---- Record ---------------------------------------------------------------------------------------------------------
 
 
-class Record(Struct, kw_only=True):
+class Record(Struct, frozen=True, kw_only=True):
     """One line of ``records.jsonl``: everything about one plan on one device, the only input of what follows."""
 
     schema: int = SCHEMA_VERSION
@@ -396,13 +396,13 @@ Objective = Literal["latency", "throughput", "energy", "memory", "cost"]
 ScenarioName = Literal["SingleStream", "Offline", "Server", "MultiStream"]
 
 
-class Constraints(Struct, kw_only=True):
+class Constraints(Struct, frozen=True, kw_only=True):
     max_latency_s: float | None = None  # p90
     min_throughput_per_s: float | None = None
     max_memory_bytes: int | None = None  # device peak, host peak where the device is the CPU
 
 
-class Load(Struct, kw_only=True):
+class Load(Struct, frozen=True, kw_only=True):
     """How a plan is measured."""
 
     scenarios: tuple[ScenarioName, ...] = ("SingleStream", "Offline")
@@ -412,7 +412,7 @@ class Load(Struct, kw_only=True):
     seed: int = 0
 
 
-class Request(Struct, kw_only=True):
+class Request(Struct, frozen=True, kw_only=True):
     """What the user asked optimize for."""
 
     objective: Objective = "latency"
@@ -433,7 +433,7 @@ class Request(Struct, kw_only=True):
 # ---- Bundle ---------------------------------------------------------------------------------------------------------
 
 
-class Choice(Struct, kw_only=True):
+class Choice(Struct, frozen=True, kw_only=True):
     """What was picked, and why."""
 
     pick: str | None  # Record.key; None where no plan passed
@@ -442,14 +442,14 @@ class Choice(Struct, kw_only=True):
     front: tuple[str, ...] = ()  # keys of the Pareto set
 
 
-class Skipped(Struct, kw_only=True):
+class Skipped(Struct, frozen=True, kw_only=True):
     """A plan that was not tried: the budget was spent, or the sweep had stopped before it."""
 
     plan: Plan
     reason: str
 
 
-class Bundle(Struct, kw_only=True):
+class Bundle(Struct, frozen=True, kw_only=True):
     """``bundle.json``: what lies in a bundle's folder and how it was made."""
 
     schema: int = SCHEMA_VERSION

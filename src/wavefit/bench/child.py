@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Struct)
 _TAIL_LINES = 3
 
 
-class Job(Struct, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True):
     """What the child is told."""
 
     function: str  # "package.module:function", called as function(payload, say)
@@ -37,7 +37,7 @@ class Job(Struct, kw_only=True):
     deadline_s: float
 
 
-class Event(Struct, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True):
     """What the child says, one a line."""
 
     stage: str | None = None
@@ -47,7 +47,9 @@ class Event(Struct, kw_only=True):
     failure: Failure | None = None
 
 
-def run(function: str, payload: Struct, answer: type[T], deadline_s: float, workdir: Path, say: Say) -> T | Failure:
+def run(
+    function: str, payload: Struct, answer: type[T], deadline_s: float, workdir: Path, say: Say
+) -> T | Failure:
     """Runs ``function(payload, say)`` in a child process.
 
     Args:
@@ -64,7 +66,9 @@ def run(function: str, payload: Struct, answer: type[T], deadline_s: float, work
     """
     workdir.mkdir(parents=True, exist_ok=True)
     log = workdir / "log.txt"
-    child = _Child(Job(function=function, payload=msgspec.Raw(msgspec.json.encode(payload)), deadline_s=deadline_s), log)
+    child = _Child(
+        Job(function=function, payload=msgspec.Raw(msgspec.json.encode(payload)), deadline_s=deadline_s), log
+    )
     try:
         event = child.wait_for_end(deadline_s, say)
     finally:
@@ -154,7 +158,9 @@ class _Child:
                 reason="the kernel ended the process because the machine's memory was used up",
                 fix="use a smaller --batch",
             )
-        return Failure(kind="crash", stage=self.stage, reason=f"the process {self._how()}{self._last_words()}")
+        return Failure(
+            kind="crash", stage=self.stage, reason=f"the process {self._how()}{self._last_words()}"
+        )
 
     def _how(self) -> str:
         code = self._process.returncode

@@ -44,7 +44,11 @@ class Reporter:
     def fail(self, kind: str, reason: str, fix: str = "") -> None:
         if _NO_MEMORY.search(reason):
             kind, fix = "out of memory", fix or "use a smaller --batch"
-        self.send(Event(failure=msgspec.convert(dict(kind=kind, stage=self._stage, reason=reason, fix=fix), Failure)))
+        self.send(
+            Event(
+                failure=msgspec.convert({"kind": kind, "stage": self._stage, "reason": reason, "fix": fix}, Failure)
+            )
+        )
 
 
 def main() -> None:

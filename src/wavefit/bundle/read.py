@@ -1,0 +1,61 @@
+"""Reads a bundle and refuses one that was changed."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from wavefit.bundle.files import sha256
+from wavefit.bundle.journal import RECORDS, WORK, read_records
+from wavefit.bundle.write import MANIFEST, MODEL, PROGRAM
+from wavefit.errors import InputError
+from wavefit.schema import SCHEMA_VERSION, Bundle, Model, Record, decode
+
+
+def load_bundle(folder: Path) -> tuple[Bundle, list[Record]]:
+    """Reads a bundle's manifest and records, after holding every file against its hash.
+
+    Raises:
+        InputError: no bundle, an unfinished one, one of a newer wavefit, a missing or changed file, or one outside
+            the folder.
+    """
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        if (folder / WORK).is_dir():
+            raise InputError(f"{folder} is unfinished", "run the same `wavefit optimize` again: it goes on")
+        raise InputError(f"{folder} is no bundle: it has no {MANIFEST}", "make one with `wavefit optimize`")
+    bundle = decode(manifest.read_bytes(), Bundle, str(manifest))
+    if bundle.schema > SCHEMA_VERSION:
+        raise InputError(
+            f"{folder} was written by wavefit {bundle.wavefit}, newer than this one", "update wavefit"
+        )
+    for name, digest in bundle.files.items():
+        _check_file(folder, name, digest)
+    return bundle, list(read_records(folder / RECORDS))
+
+
+def model_of(folder: Path, record: Record) -> Model:
+    """The record's model, at the place where it lies in this bundle."""
+    program = str((folder / PROGRAM).resolve()) if record.model.exported_program is not None else None
+    return msgspec.structs.replace(
+        record.model, path=str((folder / MODEL).resolve()), exported_program=program
+    )
+
+
+def _check_file(folder: Path, name: str, digest: str) -> None:
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts or "\\" in name or ":" in name:
+        raise InputError(
+            f"{folder / MANIFEST} names a file outside the bundle: {name!r}", "do not use this bundle"
+        )
+    path = folder / name
+    if not path.is_file():
+        raise InputError(
+            f"{path} is missing from the bundle", "make it again with the command in bundle.json"
+        )
+    if sha256(path) != digest:
+        raise InputError(
+            f"{path} was changed since the bundle was made (its SHA-256 differs)",
+            "make it again with the command in bundle.json",
+        )

@@ -1,0 +1,182 @@
+"""Runs a bundle on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from wavefit import routes
+from wavefit.bundle.read import load_bundle, model_of
+from wavefit.device.probe import probe
+from wavefit.errors import InputError, RouteError
+from wavefit.routes.session import Arrays, check_inputs
+from wavefit.schema import Bundle, Device, Model, Plan, Record, Unsupported
+
+
+class BundleRunner:
+    """An opened bundle: call it with arrays, get arrays.
+
+    Attributes:
+        bundle: the manifest.
+        record: the plan that runs, with what was measured when the bundle was made.
+        differences: what differs between that machine and this one, one sentence each.
+    """
+
+    def __init__(
+        self, bundle: Bundle, record: Record, model: Model, device: Device, differences: list[str]
+    ) -> None:
+        self.bundle = bundle
+        self.record = record
+        self.model = model
+        self.differences = differences
+        self._workdir = Path(tempfile.mkdtemp(prefix="wavefit-"))
+        try:
+            self._session = routes.get(record.plan.route).open(record.plan, model, device, self._workdir)
+        except BaseException:
+            shutil.rmtree(self._workdir, ignore_errors=True)
+            raise
+
+    def __call__(self, inputs: np.ndarray | Mapping[str, np.ndarray]) -> Arrays:
+        """Runs any number of items, in batches of the plan's size, the last one padded and cut.
+
+        Args:
+            inputs: arrays by input name; one array where the model has one input.
+
+        Returns:
+            Every output by name.
+
+        Raises:
+            InputError: an input is missing, unknown, or of another type or shape.
+        """
+        if isinstance(inputs, np.ndarray):
+            inputs = {self._only_input(): inputs}
+        check_inputs(self.model.inputs, inputs)
+        batch = self.record.plan.batch
+        if self.model.batch is None:
+            return self._session.run(inputs)
+        count = _items(inputs)
+        parts = [
+            self._run_chunk(inputs, start, min(start + batch, count)) for start in range(0, count, batch)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _run_chunk(self, inputs: Mapping[str, np.ndarray], start: int, stop: int) -> Arrays:
+        index = np.resize(np.arange(start, stop), self.record.plan.batch)
+        outputs = self._session.run({name: array[index] for name, array in inputs.items()})
+        return {name: array[: stop - start] for name, array in outputs.items()}
+
+    def _only_input(self) -> str:
+        if len(self.model.inputs) != 1:
+            names = ", ".join(spec.name for spec in self.model.inputs)
+            raise InputError(f"the model has {len(self.model.inputs)} inputs", f"give a dict with {names}")
+        return self.model.inputs[0].name
+
+    def close(self) -> None:
+        self._session.close()
+        shutil.rmtree(self._workdir, ignore_errors=True)
+
+    def __enter__(self) -> BundleRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
+    """Opens a bundle on this machine, with the plan that was picked.
+
+    Args:
+        path: the bundle's folder.
+        plan: the label of a runner-up to run instead, as ``wavefit run --plan`` lists them.
+
+    Raises:
+        InputError: no bundle, a changed one, or no such plan in it.
+        RouteError: the plan cannot run on this machine; the message says why, what mends it, and which runner-up can.
+    """
+    folder = Path(path)
+    bundle, records = load_bundle(folder)
+    candidates = _candidates(bundle, records, folder)
+    record = candidates[0] if plan is None else _labelled(candidates, plan)
+    devices = probe()
+    device = device_for(record, devices, bundle)
+    if isinstance(device, Unsupported):
+        raise RouteError(
+            f"{record.plan.label}, measured on {record.device.name or record.device.id}, cannot run here: "
+            f"{device.reason}",
+            _way_out(device.fix, candidates, devices, bundle),
+        )
+    return BundleRunner(bundle, record, model_of(folder, record), device, differences(record, device))
+
+
+def device_for(record: Record, devices: tuple[Device, ...], bundle: Bundle) -> Device | Unsupported:
+    """The device of this machine that a record's plan would run on, or its route's refusal."""
+    refusal = None
+    for answer in routes.get(record.plan.route).plans(devices, record.model, bundle.request):
+        if isinstance(answer, Plan) and answer.series == record.plan.series:
+            return next(device for device in devices if device.id == answer.device)
+        if isinstance(answer, Unsupported):
+            refusal = answer
+    return refusal or Unsupported(
+        route=record.plan.route,
+        reason=f"{record.plan.series} is not offered here",
+        fix="run `wavefit optimize` here",
+    )
+
+
+def differences(record: Record, device: Device) -> list[str]:
+    """What differs between the machine of a record and this one, one sentence each."""
+    found = []
+    for what in ("name", "gfx", "compute_units", "driver"):
+        then, now = getattr(record.device, what), getattr(device, what)
+        if then != now:
+            found.append(
+                f"{what.replace('_', ' ')}: measured on {then or 'unknown'}, here {now or 'unknown'}"
+            )
+    now_versions = routes.get(record.plan.route).versions()
+    for name in sorted(record.versions.keys() & now_versions.keys() | now_versions.keys()):
+        if record.versions.get(name) != now_versions.get(name):
+            found.append(
+                f"{name}: measured with {record.versions.get(name, 'none')}, here {now_versions.get(name)}"
+            )
+    return found
+
+
+def _items(inputs: Mapping[str, np.ndarray]) -> int:
+    """The common length of axis 0.
+
+    Raises:
+        InputError: the inputs differ in it, or hold no item.
+    """
+    counts = {name: len(array) for name, array in inputs.items()}
+    if len(set(counts.values())) != 1 or 0 in counts.values():
+        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise InputError(f"all inputs need the same number of items, at least one ({told})")
+    return next(iter(counts.values()))
+
+
+def _candidates(bundle: Bundle, records: list[Record], folder: Path) -> list[Record]:
+    by_key = {record.key: record for record in records}
+    keys = (bundle.choice.pick, *bundle.choice.runners_up)
+    found = [by_key[key] for key in keys if key is not None and key in by_key]
+    if not found:
+        raise InputError(f"no plan in {folder} passed", "its report.html says why")
+    return found
+
+
+def _labelled(candidates: list[Record], label: str) -> Record:
+    for record in candidates:
+        if label in (record.plan.label, record.plan.route):
+            return record
+    labels = "; ".join(record.plan.label for record in candidates)
+    raise InputError(f"the bundle has no plan {label!r}", f"it has: {labels}")
+
+
+def _way_out(fix: str, candidates: list[Record], devices: tuple[Device, ...], bundle: Bundle) -> str:
+    for record in candidates[1:]:
+        if isinstance(device_for(record, devices, bundle), Device):
+            return f"{fix}; or open the runner-up that can run here: plan {record.plan.label!r}"
+    return fix

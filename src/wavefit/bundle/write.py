@@ -1,0 +1,58 @@
+"""Packs a bundle: the model, every record, the report, and last ``bundle.json``, which makes it one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from wavefit.bundle.files import copy_whole, sha256, write_whole
+from wavefit.bundle.journal import RECORDS, WORK
+from wavefit.schema import Bundle, Model, Record, encode, pretty
+
+MANIFEST = "bundle.json"
+REPORT = "report.html"
+MODEL = "model.onnx"
+PROGRAM = "model.pt2"
+
+
+def write_bundle(
+    folder: Path,
+    draft: Bundle,
+    model: Model,
+    records: Sequence[Record],
+    render: Callable[[Bundle, Sequence[Record]], str],
+) -> Bundle:
+    """Writes a bundle into ``folder``, which may hold an older one.
+
+    The manifest is moved into its place last: a bundle that was not written to its end cannot be opened as whole.
+
+    Args:
+        draft: the manifest without its files.
+        model: what the records were measured on; its files are copied in.
+        render: makes the report's page.
+
+    Returns:
+        The manifest as written.
+    """
+    names = _copy_model(folder, model)
+    write_whole(folder / RECORDS, b"".join(encode(record) + b"\n" for record in records))
+    write_whole(folder / REPORT, render(draft, records).encode())
+    names += [RECORDS, REPORT]
+    manifest = msgspec.structs.replace(draft, files={name: sha256(folder / name) for name in names})
+    write_whole(folder / MANIFEST, pretty(manifest).encode() + b"\n")
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    return manifest
+
+
+def _copy_model(folder: Path, model: Model) -> list[str]:
+    """Copies the model's files, its external data under the names that it calls them by."""
+    source = Path(model.path)
+    copies = {MODEL: source, **{name: source.parent / name for name in model.external}}
+    if model.exported_program is not None:
+        copies[PROGRAM] = Path(model.exported_program)
+    for name, path in copies.items():
+        copy_whole(path, folder / name)
+    return list(copies)
