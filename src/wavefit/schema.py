@@ -345,7 +345,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 class Failure(Struct, frozen=True, kw_only=True):
     """Why a plan has no measurement."""
 
-    kind: Literal["refused", "crash", "timeout", "out of memory", "error"]
+    kind: Literal["refused", "crash", "interrupted", "timeout", "out of memory"]
     stage: str  # "open", "first run", "check", "measure"
     reason: str
     fix: str = ""
@@ -412,6 +412,19 @@ class Load(Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
+class Data(Struct, frozen=True, kw_only=True):
+    """What the answers are checked on: the user's data, or seeded random inputs where there is none."""
+
+    path: str | None = None  # a folder of images by class, .npz or .npy
+    labels: str | None = None
+    metric: str = "top1"  # "top1", "top5", or "package.module:function"; only with labels
+    count: int = 8  # samples compared number by number (the task metric takes all)
+    seed: int = 0
+    resize: bool = False  # images of another size are an error unless this is asked for
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """What the user asked optimize for."""
 
@@ -425,6 +438,7 @@ class Request(Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()  # ids; empty: all
     require_gpu: bool = False
     max_drop: float = 0.01  # of the task metric
+    data: Data = Data()
     load: Load = Load()
     deadline_s: float = 600.0  # for one plan
     budget_s: float | None = None  # for the whole

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ Say = Callable[[str], None]
 T = TypeVar("T", bound=Struct)
 
 _TAIL_LINES = 3
+_SIGKILL = 9
+_FROM_OUTSIDE = (signal.SIGTERM, _SIGKILL)
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -151,7 +153,7 @@ class _Child:
                 fix="raise --deadline where the runtime may need longer to compile",
                 deadline_s=deadline_s,
             )
-        if self._process.returncode == -signal.SIGKILL and _oom_kills() > self._oom_kills:
+        if self._process.returncode == -_SIGKILL and _oom_kills() > self._oom_kills:
             return Failure(
                 kind="out of memory",
                 stage=self.stage,
