@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from wavefit.choice import choose
 from wavefit.schema import (
     BadNode,
     Bundle,
-    Choice,
     Device,
     Failure,
     Figure,
@@ -344,50 +344,18 @@ REFUSALS = (
 
 
 def bundle(records: Sequence[Record], **changes: Any) -> Bundle:
-    """A bundle whose pick is the passed record of the least median latency."""
-    passed = sorted((r for r in records if r.passed), key=_p50)
-    pick = passed[0] if passed else None
+    """What `optimize` writes after these records, with its own choice among them."""
+    request = Request(precisions=("fp32", "fp16"), batches=(1, 4, 8))
     made = Bundle(
         name="resnet50",
         created=CREATED,
         wavefit="0.1.0",
         command="wavefit optimize resnet50.onnx --precision fp32,fp16 --batch 1,4,8",
-        request=Request(precisions=("fp32", "fp16"), batches=(1, 4, 8)),
-        choice=Choice(
-            pick=pick.key if pick else None,
-            sentence=_sentence(passed),
-            runners_up=tuple(r.key for r in passed[1:4]),
-            front=tuple(r.key for r in _front(passed)),
-        ),
+        request=request,
+        choice=choose(records, REFUSALS, request),
         refusals=REFUSALS,
         skipped=(Skipped(plan=plan(batch=16), reason="throughput had stopped rising at batch 8"),),
         devices=(cpu(), gpu()),
         files={"model.onnx": "0f" * 32, "records.jsonl": "ab" * 32},
     )
     return msgspec.structs.replace(made, **changes)
-
-
-def _sentence(passed: Sequence[Record]) -> str:
-    if not passed:
-        return "No plan passed: every answer moved or every route failed."
-    return f"{passed[0].plan.label} answers in {_p50(passed[0]) * 1e3:.3g} ms, with its answers unchanged."
-
-
-def _front(passed: Sequence[Record]) -> list[Record]:
-    front: list[Record] = []
-    for candidate in sorted(passed, key=_p50):
-        if not front or _rate(candidate) > _rate(front[-1]):
-            front.append(candidate)
-    return front
-
-
-def _p50(one: Record) -> float:
-    assert one.measurement is not None
-    assert one.measurement.latency is not None
-    return one.measurement.latency.latency.p50_s
-
-
-def _rate(one: Record) -> float:
-    assert one.measurement is not None
-    assert one.measurement.throughput is not None
-    return one.measurement.throughput.throughput_per_s
