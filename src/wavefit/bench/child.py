@@ -27,6 +27,7 @@ Say = Callable[[str], None]
 T = TypeVar("T", bound=Struct)
 
 _TAIL_LINES = 3
+_EXIT_S = 5.0
 _SIGKILL = 9
 _FROM_OUTSIDE = (signal.SIGTERM, _SIGKILL)
 
@@ -35,7 +36,7 @@ class Job(Struct, frozen=True, kw_only=True):
     """What the child is told."""
 
     function: str  # "package.module:function", called as function(payload, say)
-    payload: msgspec.Raw
+    payload: Any
     deadline_s: float
 
 
@@ -44,7 +45,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
     stage: str | None = None
     say: str | None = None
-    result: msgspec.Raw | None = None
+    result: Any = None
     input_error: tuple[str, str] | None = None  # what, fix
     failure: Failure | None = None
 
@@ -68,9 +69,7 @@ def run(
     """
     workdir.mkdir(parents=True, exist_ok=True)
     log = workdir / "log.txt"
-    child = _Child(
-        Job(function=function, payload=msgspec.Raw(msgspec.json.encode(payload)), deadline_s=deadline_s), log
-    )
+    child = _Child(Job(function=function, payload=payload, deadline_s=deadline_s), log)
     try:
         event = child.wait_for_end(deadline_s, say)
     finally:
@@ -81,8 +80,7 @@ def run(
         raise InputError(*event.input_error)
     if event.failure is not None:
         return event.failure
-    assert event.result is not None
-    return msgspec.json.decode(event.result, type=answer)
+    return msgspec.convert(event.result, type=answer)
 
 
 class _Child:
@@ -125,6 +123,7 @@ class _Child:
                 self.timed_out = True
                 return None
             if event is None:
+                self._let_exit()
                 return None
             if event.stage is not None:
                 self.stage = event.stage
@@ -132,6 +131,13 @@ class _Child:
                 say(event.say)
             if event.result is not None or event.failure is not None or event.input_error is not None:
                 return event
+
+    def _let_exit(self) -> None:
+        """Gives a child that has closed its output the time to tell its exit code."""
+        try:
+            self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            return
 
     def end(self) -> None:
         """Ends the child and everything in its group."""

@@ -46,7 +46,9 @@ class Reporter:
             kind, fix = "out of memory", fix or "use a smaller --batch"
         self.send(
             Event(
-                failure=msgspec.convert({"kind": kind, "stage": self._stage, "reason": reason, "fix": fix}, Failure)
+                failure=msgspec.convert(
+                    {"kind": kind, "stage": self._stage, "reason": reason, "fix": fix}, Failure
+                )
             )
         )
 
@@ -67,7 +69,7 @@ def _work(job: Job, reporter: Reporter) -> None:
     function = getattr(importlib.import_module(module), name)
     kind = get_type_hints(function)["payload"]
     try:
-        result = function(msgspec.json.decode(job.payload, type=kind), reporter)
+        result = function(msgspec.convert(job.payload, type=kind), reporter)
     except InputError as error:
         reporter.send(Event(input_error=(error.what, error.fix)))
     except RouteError as error:
@@ -75,7 +77,7 @@ def _work(job: Job, reporter: Reporter) -> None:
     except MemoryError as error:
         reporter.fail("out of memory", str(error) or "the process ran out of memory")
     else:
-        reporter.send(Event(result=msgspec.Raw(encode(result))))
+        reporter.send(Event(result=result))
 
 
 def _end_with_parent() -> None:
