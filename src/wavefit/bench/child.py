@@ -166,9 +166,10 @@ class _Child:
                 reason="the kernel ended the process because the machine's memory was used up",
                 fix="use a smaller --batch",
             )
-        return Failure(
-            kind="crash", stage=self.stage, reason=f"the process {self._how()}{self._last_words()}"
-        )
+        kind: Literal["crash", "interrupted"] = "crash"
+        if -self._process.returncode in _FROM_OUTSIDE:
+            kind = "interrupted"
+        return Failure(kind=kind, stage=self.stage, reason=f"the process {self._how()}{self._last_words()}")
 
     def _how(self) -> str:
         code = self._process.returncode

@@ -82,7 +82,8 @@ def _work(job: Job, reporter: Reporter) -> None:
 
 def _end_with_parent() -> None:
     """The parent holds the other end of standard input: its end is the parent's end."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not sys.stdin: its lock, held here, would abort an interpreter that ends
+        continue
     if sys.platform == "win32":
         os._exit(1)
     os.killpg(0, signal.SIGKILL)
