@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wavefit.schema import Choice, Constraints, Record, Request, Unsupported
+from wavefit.schema import Choice, Record, Request, Unsupported
 
 _TIE = 1.02  # measurements closer than 2 % are called a tie; run to run they differ by as much
 
@@ -57,9 +57,10 @@ def value(record: Record, request: Request) -> float | None:
     return measured[request.objective](record)
 
 
-def violations(record: Record, limits: Constraints) -> list[str]:
+def violations(record: Record, request: Request) -> list[str]:
     """Which constraints a record breaks; a figure that is not known cannot be shown to hold."""
-    broken = []
+    limits = request.constraints
+    broken = ["device is the CPU, and a GPU was required"] if _wrong_device(record, request) else []
     for name, limit, actual, show, worse in (
         ("p90 latency", limits.max_latency_s, latency_s(record), _ms, lambda a, b: a > b),
         ("throughput", limits.min_throughput_per_s, throughput_per_s(record), _rate, lambda a, b: a < b),
@@ -72,6 +73,10 @@ def violations(record: Record, limits: Constraints) -> list[str]:
         elif worse(actual, limit):
             broken.append(f"{name} {show(actual)} misses the limit of {show(limit)}")
     return broken
+
+
+def _wrong_device(record: Record, request: Request) -> bool:
+    return request.require_gpu and record.device.kind == "cpu"
 
 
 def pareto(records: Sequence[Record]) -> list[Record]:
@@ -91,7 +96,7 @@ def choose(records: Sequence[Record], refusals: Sequence[Unsupported], request: 
     front = tuple(record.key for record in pareto(passed))
     rated = [(figure, record) for record in passed if (figure := value(record, request)) is not None]
     admitted = sorted(
-        ((figure, record) for figure, record in rated if not violations(record, request.constraints)),
+        ((figure, record) for figure, record in rated if not violations(record, request)),
         key=lambda pair: (pair[0], pair[1].plan.batch),
     )
     if not admitted:
@@ -124,9 +129,7 @@ def _sentence(
         text += "; " + ", ".join(f"{record.plan.label} failed ({record.why_not})" for record in failed[:2])
         text += f" and {len(failed) - 2} more failed" if len(failed) > 2 else ""
     missed = [
-        (record, broken)
-        for record in records
-        if record.passed and (broken := violations(record, request.constraints))
+        (record, broken) for record in records if record.passed and (broken := violations(record, request))
     ]
     if missed:
         text += f"; {missed[0][0].plan.label} is out because its {missed[0][1][0]}"
@@ -146,7 +149,7 @@ def _why_none(
     if rated:
         closest = min(rated, key=lambda pair: pair[0])[1]
         return f"No plan meets the constraints: {closest.plan.label} comes closest, but its " + (
-            " and its ".join(violations(closest, request.constraints)) + "."
+            " and its ".join(violations(closest, request)) + "."
         )
     if passed:
         return f"No plan could be ranked by {request.objective}: it was not measured on this machine."

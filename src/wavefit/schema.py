@@ -420,7 +420,7 @@ class Data(Struct, frozen=True, kw_only=True):
     metric: str = "top1"  # "top1", "top5", or "package.module:function"; only with labels
     count: int = 8  # samples compared number by number (the task metric takes all)
     seed: int = 0
-    resize: bool = False  # images of another size are an error unless this is asked for
+    resize: Literal["crop", "stretch"] | None = None  # None: an image of another size is an error
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
