@@ -1,0 +1,72 @@
+"""The system under test: a session that answers LoadGen's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+from wavefit.bench import loadgen
+from wavefit.routes.session import Arrays, Session
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured.
+
+    Args:
+        session: already warm; run only in the thread that calls :func:`run`.
+        batches: distinct inputs of ``batch`` items each, used in turn and never copied.
+        batch: items in one batch.
+        batch_s: the time of one batch, as estimated so far, in seconds.
+    """
+
+    session: Session
+    batches: Sequence[Arrays]
+    batch: int
+    batch_s: float
+
+    def faster_or_slower(self, items_per_s: float) -> Subject:
+        """The same with the estimate that a measured throughput gives."""
+        return Subject(self.session, self.batches, self.batch, self.batch / items_per_s)
+
+
+class System:
+    """Answers samples and keeps the times; after a failure it answers without running."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.failure = loadgen.Kept()
+        self.spans: list[tuple[int, int]] = []  # start and end of each query or batch, ns
+        self._subject = subject
+        self._complete = loadgen.completer()
+        self._runs = 0
+
+    def answer(self, ids: list[int], place: int | None = None) -> None:
+        """Answers samples that fit in one batch, with the batch at that place in turn."""
+        self._run(self._runs if place is None else place)
+        self._complete(ids)
+
+    def answer_together(self, ids: list[int]) -> None:
+        """Answers one query of any number of samples when all are done."""
+        first = len(self.spans)
+        for _ in range(0, len(ids), self._subject.batch):
+            self._run(self._runs)
+        if len(self.spans) > first:
+            self.spans[first:] = [(self.spans[first][0], self.spans[-1][1])]
+        self._complete(ids)
+
+    def _run(self, place: int) -> None:
+        if self.failure.error is not None:
+            return
+        batches = self._subject.batches
+        with self.failure:
+            start = perf_counter_ns()
+            self._subject.session.run(batches[place % len(batches)])
+            self.spans.append((start, perf_counter_ns()))
+            self._runs += 1
+
+    def latencies_s(self) -> list[float]:
+        return [(end - start) / 1e9 for start, end in self.spans]
+
+    def duration_s(self) -> float:
+        return (self.spans[-1][1] - self.spans[0][0]) / 1e9
