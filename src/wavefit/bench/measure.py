@@ -31,29 +31,42 @@ class Meter(Protocol):
 
 @dataclass(frozen=True)
 class Opened:
-    """A session that has been opened and run once, and how long each took, in seconds."""
+    """What the caller took down while it opened the session and ran it once.
 
-    session: Session
+    Args:
+        load_s: opening, in seconds.
+        first_run_s: the first run, in seconds.
+        host_peak_bytes: :func:`wavefit.bench.memory.host_peak_bytes` right after the first run. None: it is read after
+            the warm-up, and then has in it whatever else this process did before, such as checking the answers.
+    """
+
     load_s: float
     first_run_s: float
+    host_peak_bytes: int | None = None
 
 
 def measure(
-    opened: Opened, plan: Plan, batches: Sequence[Arrays], load: Load, meters: Sequence[Meter], say: Say
+    session: Session,
+    plan: Plan,
+    batches: Sequence[Arrays],
+    load: Load,
+    meters: Sequence[Meter],
+    say: Say,
+    opened: Opened,
 ) -> Measurement:
-    """Measures a plan that is already open.
+    """Measures a session that is open and has run once.
 
     The order is: warm-up until the time settles; host memory; the scenarios, with the meters running; device memory;
     last, one run at another batch, because it may make the runtime compile again. Run it in the thread that opened
     the session. The session stays open.
 
     Args:
-        opened: the session and the times that its caller took.
         batches: one or more distinct inputs of ``plan.batch`` items each, random or real, never zeros. They are used
             in turn and not copied.
         load: the scenarios and about how long each of them, and at most the warm-up, lasts.
         meters: started before the first scenario and stopped after the last; their joules are for every item inferred.
         say: told of each stage.
+        opened: what its caller took down.
 
     Raises:
         RouteError: the runtime failed, or LoadGen is not installed.
@@ -61,10 +74,10 @@ def measure(
     """
     scenarios.check_load(load)
     say("warm-up")
-    warm = warm_up(opened.session, batches, load.duration_s)
+    warm = warm_up(session, batches, load.duration_s)
     # Before LoadGen makes its tables of queries: they are not the model's memory.
-    host_peak = host_peak_bytes()
-    subject = Subject(opened.session, batches, plan.batch, warm.batch_s)
+    host_peak = opened.host_peak_bytes or host_peak_bytes()
+    subject = Subject(session, batches, plan.batch, warm.batch_s)
     results, power = _run_metered(subject, load, meters, say)
     return Measurement(
         load_s=opened.load_s,
@@ -72,9 +85,9 @@ def measure(
         steady_after_runs=warm.runs if warm.settled else None,
         scenarios=results,
         host_peak_bytes=host_peak,
-        device_peak_bytes=opened.session.device_peak_bytes(),
+        device_peak_bytes=session.device_peak_bytes(),
         power=power,
-        new_shape_s=_new_shape(opened, batches[0], say),
+        new_shape_s=_new_shape(session, batches[0], opened.first_run_s, say),
     )
 
 
@@ -99,18 +112,18 @@ def _run_metered(
     return tuple(results), tuple(reading for reading in readings if reading is not None)
 
 
-def _new_shape(opened: Opened, batch: Arrays, say: Say) -> float | None:
+def _new_shape(session: Session, batch: Arrays, first_run_s: float, say: Say) -> float | None:
     """Seconds of the first run at another batch; None where the batch is fixed or it could not be tried."""
-    inputs = other_batch(opened.session.inputs, batch)
+    inputs = other_batch(session.inputs, batch)
     if inputs is None:
         return None
-    if opened.first_run_s > _QUICK_S:
+    if first_run_s > _QUICK_S:
         say("another batch is not tried, as the first run was slow")
         return None
     say("another batch")
     start = time.perf_counter()
     try:
-        opened.session.run(inputs)
+        session.run(inputs)
     except RouteError as error:
         say(f"another batch failed: {error.reason}")
         return None
