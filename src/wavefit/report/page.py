@@ -1,0 +1,120 @@
+"""The report: one page that stands alone, for a person to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from wavefit.report import figures, plots, view
+from wavefit.routes.session import show
+from wavefit.schema import Bundle, Placement, Record
+
+_CURVES = 6  # more cannot be told apart
+_FOLDED = 12  # a table longer than this starts folded
+
+
+def render(bundle: Bundle, records: Sequence[Record]) -> str:
+    """The page of a bundle: HTML with its style and its pictures inside, no script, nothing loaded from elsewhere.
+
+    Every name is escaped; a policy in the page forbids it to load or run anything.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(_filters())
+    return environment.get_template("page.html.j2").render(_context(bundle, records))
+
+
+def _filters() -> dict[str, Any]:
+    names = (
+        "ms", "duration", "rate", "size", "watts", "energy", "error", "count", "share", "versions", "significant"
+    )  # fmt: skip
+    return {**{name: getattr(figures, name) for name in names}, "shape": _shape}
+
+
+def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
+    rows = view.rows(records, bundle.choice, bundle.request)
+    headline, _, rest = bundle.choice.sentence.partition("; ")
+    return {
+        "bundle": bundle,
+        "folder": bundle.name.removesuffix(".wavefit") + ".wavefit",
+        "headline": headline,
+        "rest": rest,
+        "rows": rows,
+        "measured": [row for row in rows if row.record.measurement and row.record.failure is None],
+        "unpicked": [row for row in rows if row.why],
+        "pick": rows[0] if rows and rows[0].status == "pick" else None,
+        "rival": view.cpu_rival(rows),
+        "gpu_ran": any(row.record.device.kind == "gpu" and row.record.measurement for row in rows),
+        "devices": view.devices(bundle.devices, records),
+        "models": list({record.model.sha256: record.model for record in records}.values()),
+        "versions": {name: text for record in records for name, text in record.versions.items()},
+        "predicted": [row for row in rows if row.record.plan.predicted],
+        "folded": _FOLDED,
+        "ratio": figures.ratio,
+        "shares": _shares,
+        "missing": figures.MISSING,
+        **_pareto(rows),
+        **_curves(rows),
+    }
+
+
+def _pareto(rows: Sequence[view.Row]) -> dict[str, Any]:
+    points = [
+        plots.Point(
+            number=row.number,
+            label=row.label,
+            latency_s=row.latency.latency.p90_s,
+            per_s=row.throughput.throughput_per_s,
+            role="passed" if row.status == "out" else row.status,
+            sweep=f"{row.record.device.id} {row.record.plan.series}",
+        )
+        for row in rows
+        if row.latency
+        and row.throughput
+        and row.latency.latency.p90_s > 0
+        and row.throughput.throughput_per_s > 0
+    ]
+    pictures = _both(lambda size: plots.pareto(points, size)) if points else None
+    return {"pareto": pictures, "roles": {point.role for point in points}}
+
+
+def _curves(rows: Sequence[view.Row]) -> dict[str, Any]:
+    shown = [
+        row
+        for row in view.best_of_each_series(rows, _CURVES)
+        if row.latency and min(row.latency.latencies_s) > 0
+    ]
+    curves = [
+        plots.Curve(row.label, row.latency.latencies_s if row.latency else (), f"curve-{index}")
+        for index, row in enumerate(shown)
+    ]
+    pictures = _both(lambda size: plots.percentiles(curves, size)) if curves else None
+    return {"percentiles": pictures, "curves": shown}
+
+
+def _both(draw: Any) -> dict[str, Markup]:
+    return {"wide": draw(plots.WIDE), "narrow": draw(plots.NARROW)}
+
+
+def _shares(placement: Placement) -> list[tuple[str, float]]:
+    """Each provider's part of the time, of the nodes where times are not known; for the bar."""
+    parts = [share.time_s for share in placement.providers]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not sum(known):
+        known = [float(share.nodes) for share in placement.providers]
+    whole = sum(known) or 1.0
+    return [(share.provider, part / whole) for share, part in zip(placement.providers, known, strict=True)]
+
+
+def _shape(dims: tuple[object, ...] | None) -> str:
+    return "any rank" if dims is None else show(dims)
