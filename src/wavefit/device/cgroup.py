@@ -57,8 +57,8 @@ def _memory_use(folder: Path) -> tuple[int | None, int | None]:
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """The folders of this process's group and of the groups above it, for one controller.
 
-    Inside a container the group's path may be that of the host; the folder seen at the mount is then the one that
-    counts, and it is always among these.
+    Inside a container the group's path may be that of the host; the folder seen at the mount is then the one
+    that counts, and it is always among these.
     """
     for line in (read_text(root / "proc/self/cgroup") or "0::/").splitlines():
         _, _, rest = line.partition(":")

@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from wavefit.device.cgroup import cpu_limit, memory_limit
-from wavefit.device.files import children, read_int, read_pairs, read_text, to_int
+from wavefit.device.files import read_int, read_pairs, read_text, to_int
 from wavefit.device.system import is_machine, machine
 from wavefit.schema import Device, Pool
 
@@ -19,7 +19,7 @@ _VENDORS = {
 
 
 def cpu(root: Path) -> Device:
-    """The CPU as this process may use it: cores and threads within the affinity mask and the cgroup's quota."""
+    """The CPU as this process may use it: within its affinity mask, its cgroup's quota and memory limit."""
     blocks = _processors(root)
     first = next(iter(blocks.values()), {})
     cores, threads = _counts(root, blocks)
@@ -31,6 +31,7 @@ def cpu(root: Path) -> Device:
         compute_units=cores,
         threads=threads,
         memory=_memory(root),
+        sysfs=str(powercap) if (powercap := root / "sys/class/powercap").is_dir() else None,
         machine=machine(root),
     )
 

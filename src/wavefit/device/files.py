@@ -1,4 +1,4 @@
-"""Reading small files of sysfs and procfs that may be missing, unreadable or garbage: each gives None, never an error.
+"""Reading small files of sysfs and procfs. What is missing, unreadable or garbage is None, never an error.
 
 Paths are below a root, so that a recorded tree reads as the machine that it was recorded on.
 """
@@ -16,7 +16,7 @@ _MOST_BYTES = (
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text without the blanks around it. None where it is missing, unreadable, empty or no regular file.
+    """A file's text without blanks around it. None where it is missing, unreadable, empty or no regular file.
 
     Amdgpu pads some values with NUL bytes; these go too.
     """
@@ -43,7 +43,7 @@ def to_int(text: str | None) -> int | None:
 
 
 def read_pairs(path: Path, separator: str | None = None) -> dict[str, str]:
-    """A file of lines ``key<separator>value`` (blank by default): KFD properties, uevent, os-release, meminfo."""
+    """A file of lines ``key separator value`` (a blank by default): KFD properties, uevent, os-release."""
     pairs = {}
     for line in (read_text(path) or "").splitlines():
         key, *value = line.split(separator, 1) if line.strip() else [""]
@@ -53,7 +53,7 @@ def read_pairs(path: Path, separator: str | None = None) -> dict[str, str]:
 
 
 def children(path: Path, pattern: str) -> Iterator[Path]:
-    """Entries of a folder whose whole name matches, in natural order (card2 before card10); none where it is missing."""
+    """Entries of a folder whose whole name matches, in natural order: card2 before card10."""
     try:
         names = [entry.name for entry in path.iterdir()]
     except OSError:
