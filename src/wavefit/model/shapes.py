@@ -103,6 +103,20 @@ def _bind_dim(model: Model, spec: TensorSpec, axis: int, known: Mapping[str, int
     )
 
 
+def fixed_batch(model: Model) -> int:
+    """The batch of a model whose batch is fixed: what its inputs agree on, 1 where they do not or it is dynamic."""
+    firsts = {spec.shape[0] for spec in model.inputs if spec.shape}
+    only = firsts.pop() if len(firsts) == 1 else None
+    return only if isinstance(only, int) else 1
+
+
+def missing_sizes(model: Model, sizes: Mapping[str, int] = _NO_SIZES) -> tuple[str, ...]:
+    """The symbolic dimensions, other than the batch, that :func:`bind` still needs a size for."""
+    unnamed = {dim_name(spec, 0) for spec in model.inputs if spec.shape and spec.shape[0] is None}
+    covered = {model.batch, *(unnamed if model.batch else ())}
+    return tuple(name for name in model.dynamic if name not in covered and name not in sizes)
+
+
 def _check_fixed_batch(model: Model, shapes: Mapping[str, tuple[int, ...]], batch: int) -> None:
     """Inputs that agree on their first dimension have that batch; where they do not, it can only be 1."""
     firsts = {shape[0] for shape in shapes.values() if shape}
