@@ -30,42 +30,48 @@ def command(
 ) -> None:
     """Show a model's inputs, outputs, operators, parameters, FLOPs and bytes.
 
-    A multiply-add counts as 2 FLOPs. Sizes of symbolic dimensions that are not given are asked for only where the
-    cost needs them.
+    A multiply-add counts as 2 FLOPs. The cost needs a size for every symbolic dimension (--size); without
+    one the rest is shown all the same.
     """
-    from wavefit.model.cost import cost
-    from wavefit.model.shapes import bind, fixed_batch
     from wavefit.model.source import resolve
     from wavefit.schema import pretty
 
     with tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
         found = resolve(model, shapes.specs(), Path(workdir), lambda text: typer.echo(text, err=True))
-        bound = bind(found, batch or fixed_batch(found), shapes.sizes())
-        costs = cost(found, bound)
+        costs = _cost(found, batch, shapes.sizes())
     if json:
         typer.echo(pretty({"model": found, "cost": costs}))
     else:
         _show(found, costs, nodes)
 
 
-def _show(model: Model, costs: Cost, every_node: bool) -> None:
+def _cost(model: Model, batch: int | None, sizes: dict[str, int]) -> Cost | None:
+    """None where a symbolic dimension has no size yet."""
+    from wavefit.model.cost import cost
+    from wavefit.model.shapes import bind, fixed_batch, missing_sizes
+
+    if missing_sizes(model, sizes):
+        return None
+    return cost(model, bind(model, fixed_batch(model) if batch is None else batch, sizes))
+
+
+def _show(model: Model, costs: Cost | None, every_node: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    for part in (
-        _facts(model, costs),
-        _tensors(model, costs),
-        _types(model),
-        _nodes(model, costs, every_node),
-    ):
-        console.print(part)
+    console.print(_facts(model, costs))
+    console.print()
+    console.print(_tensors(model, costs))
+    console.print()
+    console.print(_types(model))
+    if costs is not None:
         console.print()
-    if costs.unknown:
-        console.print(f"Not counted: {', '.join(costs.unknown)}", markup=False)
+        console.print(_nodes(costs, every_node))
+        if costs.unknown:
+            console.print(f"\nnot counted: {', '.join(costs.unknown)}", markup=False)
 
 
-def _facts(model: Model, costs: Cost) -> RenderableType:
-    known = "" if not costs.unknown else " (of the nodes that are known)"
+def _facts(model: Model, costs: Cost | None) -> RenderableType:
     rows = {
         "model": model.name,
         "made by": model.producer or "unknown",
@@ -73,22 +79,35 @@ def _facts(model: Model, costs: Cost) -> RenderableType:
         "dynamic": ", ".join(model.dynamic) or "none: every dimension is fixed",
         "batch": model.batch or "fixed",
         "parameters": f"{_count(model.parameters)}, {_bytes(model.weight_bytes)} stored",
-        "FLOPs": f"{_count(costs.flops)}, {_count(costs.flops // 2)} multiply-adds{known}",
-        "bytes moved": f"{_bytes(costs.bytes)}{known}",
+        **_sums(model, costs),
     }
     if model.external:
         rows["weights in"] = ", ".join(model.external)
-    return _grid([(name, value) for name, value in rows.items()])
+    return _grid(list(rows.items()))
 
 
-def _tensors(model: Model, costs: Cost) -> RenderableType:
-    rows = [_tensor("input", spec, costs.shapes.get(spec.name)) for spec in model.inputs]
+def _sums(model: Model, costs: Cost | None) -> dict[str, str]:
+    if costs is None:
+        from wavefit.model.shapes import missing_sizes
+
+        sizes = " ".join(f"--size {name}=N" for name in missing_sizes(model))
+        return {"FLOPs": f"unknown without sizes, give them: {sizes}"}
+    known = " (of the nodes that are known)" if costs.unknown else ""
+    return {
+        "FLOPs": f"{_count(costs.flops)}, {_count(costs.flops // 2)} multiply-adds{known}",
+        "bytes moved": f"{_bytes(costs.bytes)}{known}",
+    }
+
+
+def _tensors(model: Model, costs: Cost | None) -> RenderableType:
+    bound = costs.shapes if costs is not None else {}
+    rows = [_tensor("input", spec, bound.get(spec.name)) for spec in model.inputs]
     rows += [_tensor("output", spec, None) for spec in model.outputs]
     return _grid(rows)
 
 
 def _tensor(what: str, spec: TensorSpec, bound: tuple[int, ...] | None) -> tuple[str, ...]:
-    from wavefit.model.shapes import show
+    from wavefit.routes.session import show
 
     declared = show(spec.shape) if spec.shape is not None else "any rank"
     concrete = show(bound) if bound is not None else declared
@@ -103,7 +122,7 @@ def _types(model: Model) -> RenderableType:
     return _grid([(f"{model.nodes} nodes", ", ".join(shown))])
 
 
-def _nodes(model: Model, costs: Cost, every_node: bool) -> RenderableType:
+def _nodes(costs: Cost, every_node: bool) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
