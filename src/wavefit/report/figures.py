@@ -46,6 +46,14 @@ def size(count: float | None) -> str:
     return f"{count:,.0f} B"
 
 
+def si(value: float, unit: str) -> str:
+    """With the prefix that leaves one to three digits before the point: ``8.30 TFLOP/s``."""
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= scale:
+            return f"{significant(value / scale)} {prefix}{unit}"
+    return f"{significant(value)} {unit}"
+
+
 def watts(value: float | None) -> str:
     return MISSING if value is None else f"{significant(value)} W"
 

@@ -9,11 +9,9 @@ from typing import Any
 from markupsafe import Markup
 
 from wavefit.report import figures, plots, view
-from wavefit.routes.session import show
 from wavefit.schema import Bundle, Placement, Record
 
 _CURVES = 6  # more cannot be told apart
-_FOLDED = 12  # a table longer than this starts folded
 
 
 def render(bundle: Bundle, records: Sequence[Record]) -> str:
@@ -36,14 +34,15 @@ def render(bundle: Bundle, records: Sequence[Record]) -> str:
 
 def _filters() -> dict[str, Any]:
     names = (
-        "ms", "duration", "rate", "size", "watts", "energy", "error", "count", "share", "versions", "significant"
+        "ms", "duration", "rate", "size", "watts", "energy", "error", "count", "share", "si", "versions", "significant"
     )  # fmt: skip
     return {**{name: getattr(figures, name) for name in names}, "shape": _shape}
 
 
 def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
     rows = view.rows(records, bundle.choice, bundle.request)
-    headline, _, rest = bundle.choice.sentence.partition("; ")
+    picked = bundle.choice.pick is not None
+    headline, _, rest = bundle.choice.sentence.partition("; " if picked else ": ")
     return {
         "bundle": bundle,
         "folder": bundle.name.removesuffix(".wavefit") + ".wavefit",
@@ -59,7 +58,6 @@ def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
         "models": list({record.model.sha256: record.model for record in records}.values()),
         "versions": {name: text for record in records for name, text in record.versions.items()},
         "predicted": [row for row in rows if row.record.plan.predicted],
-        "folded": _FOLDED,
         "ratio": figures.ratio,
         "shares": _shares,
         "missing": figures.MISSING,
@@ -84,7 +82,7 @@ def _pareto(rows: Sequence[view.Row]) -> dict[str, Any]:
         and row.latency.latency.p90_s > 0
         and row.throughput.throughput_per_s > 0
     ]
-    pictures = _both(lambda size: plots.pareto(points, size)) if points else None
+    pictures = _both(lambda size: plots.pareto(points, size)) if len(points) > 1 else None
     return {"pareto": pictures, "roles": {point.role for point in points}}
 
 
@@ -117,4 +115,4 @@ def _shares(placement: Placement) -> list[tuple[str, float]]:
 
 
 def _shape(dims: tuple[object, ...] | None) -> str:
-    return "any rank" if dims is None else show(dims)
+    return "of any rank" if dims is None else "×".join("?" if d is None else str(d) for d in dims) or "scalar"

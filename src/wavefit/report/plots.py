@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from wavefit.report.figures import ms, rate, significant
+from wavefit.report.figures import ms, rate
 from wavefit.report.scale import Scale, scale
 from wavefit.report.svg import Series, embed
 
@@ -57,7 +57,7 @@ def pareto(points: Sequence[Point], size: tuple[int, int]) -> Markup:
     """
     across = scale([point.latency_s * 1e3 for point in points], ticks=max(4, size[0] // 75))
     up = scale([point.per_s for point in points], ticks=7)
-    chart = _chart(f"pareto-{size[0]}", size, across, up, lambda tick: f"{tick:,.4g}")
+    chart = _chart(f"pareto-{size[0]}", size, across, up, _plain)
     shown = []
     for name, line in _sweeps(points):
         chart.add(name, [_place(point, across, up) for point in line], show_dots=False)
@@ -109,7 +109,7 @@ def _chart(
     )
     chart.uuid = name
     chart.x_labels = [{"value": across.place(tick), "label": show_x(tick)} for tick in across.ticks]
-    chart.y_labels = [{"value": up.place(tick), "label": significant(tick).rstrip(".")} for tick in up.ticks]
+    chart.y_labels = [{"value": up.place(tick), "label": _plain(tick)} for tick in up.ticks]
     return chart
 
 
@@ -125,6 +125,10 @@ def _sweeps(points: Sequence[Point]) -> list[tuple[str, list[Point]]]:
 
 def _place(point: Point, across: Scale, up: Scale) -> tuple[float, float]:
     return across.place(point.latency_s * 1e3), up.place(point.per_s)
+
+
+def _plain(tick: float) -> str:
+    return f"{tick:,.10g}"
 
 
 def _stretch(share: float) -> float:
