@@ -2,175 +2,189 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from wavefit.errors import RouteError
+from wavefit.routes._native import NativeOutput, explain, first_line
+from wavefit.routes._packages import installed, version
+from wavefit.routes._profile import read_profile
 from wavefit.routes.session import Arrays, Session
-from wavefit.schema import Model, NodeTime, Placement, ProviderShare
+from wavefit.schema import Model, Placement, TensorSpec
 
-if TYPE_CHECKING:
-    import onnxruntime
-
-PACKAGES = (
-    "onnxruntime",
-    "onnxruntime-migraphx",
-    "onnxruntime-rocm",
-    "onnxruntime-webgpu",
-    "onnxruntime-directml",
-    "onnxruntime-gpu",
-    "onnxruntime-openvino",
-)
-"""Packages that install the same folder ``onnxruntime``: the one installed last wins, the others are broken by it."""
+__all__ = ["CPU", "OrtSession", "Provider", "installed", "read_profile", "version"]
 
 CPU = "CPUExecutionProvider"
-_CPU_NODES_SHOWN = 10
+_PROFILED_RUNS = 2
+_ERRORS_ONLY = 3
 
 
-def installed() -> dict[str, str]:
-    """The ONNX Runtime packages of this environment and their versions."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+@dataclass(frozen=True)
+class Provider:
+    """How a session gets its provider.
+
+    Args:
+        name: as ONNX Runtime lists it: ``MIGraphXExecutionProvider``.
+        options: for it.
+        configure: sets session options (an ``onnxruntime.SessionOptions``) that the provider demands.
+        attach: adds a plug-in provider to the session options; None for one that is built in.
+        shapes: inputs' shapes that the session is compiled for; empty where any shape that fits the model runs.
+    """
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    configure: Callable[[Any], None] | None = None
+    attach: Callable[[Any], None] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class OrtSession(Session):
-    """An ONNX Runtime session that runs on ``provider`` and nowhere else in silence.
+    """An ONNX Runtime session that runs on its provider and nowhere else in silence.
+
+    Nodes that the provider does not take run on the CPU and are shown by :meth:`placement`.
 
     Args:
-        model: its inputs and outputs.
-        path: the .onnx file to open.
-        provider: the execution provider that must be there; nodes that it does not take run on the CPU provider and
-            are shown by :meth:`placement`.
-        provider_options: for that provider.
-        session_options: called to make fresh options (a profiled session needs its own).
-        workdir: the profile is written there.
+        model: its file, inputs and outputs.
+        provider: the provider that must be there.
+        workdir: profiles are written there.
 
     Raises:
-        RouteError: ONNX Runtime refused the model, or opened it without that provider.
+        RouteError: ONNX Runtime refused the model, or opened it without the provider.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        path: Path,
-        provider: str,
-        provider_options: Mapping[str, Any],
-        session_options: Any,
-        workdir: Path,
-    ) -> None:
-        super().__init__(model.inputs, model.outputs)
-        self._path = path
+    def __init__(self, model: Model, provider: Provider, workdir: Path) -> None:
+        super().__init__(_inputs(model, provider.shapes), model.outputs)
+        self._model = model
         self._provider = provider
-        self._provider_options = dict(provider_options)
-        self._make_options = session_options
         self._workdir = workdir
-        self._session: Any = self._open(session_options())
-        self._last_inputs: Mapping[str, np.ndarray] | None = None
         self._names = [spec.name for spec in model.outputs]
+        self._last_inputs: Mapping[str, np.ndarray] | None = None
+        self._session: Any = self._open()
 
-    def _open(self, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    def _open(self, profile: Path | None = None) -> Any:
         import onnxruntime as ort
 
-        providers = [(self._provider, self._provider_options)]
-        if self._provider != CPU:
+        providers = [] if self._provider.attach else [(self._provider.name, dict(self._provider.options))]
+        if self._provider.name != CPU and providers:
             providers.append((CPU, {}))
-        with translated(f"{self._provider} could not open the model"):
+        native = NativeOutput()
+        with translated(self._provider.name, native), native:
+            options = self._session_options(profile)
             session = ort.InferenceSession(
-                str(self._path), options, providers=providers, enable_fallback=0
+                self._model.path, options, providers=providers or None, enable_fallback=0
             )
-        if self._provider not in session.get_providers():
-            raise RouteError(
-                f"ONNX Runtime opened the model without {self._provider} (it has {', '.join(session.get_providers())})"
-            )
+        has = session.get_providers()
+        if self._provider.name not in has:
+            said = explain(native.text)
+            reason = said[0] if said else f"only {', '.join(has)} came up"
+            raise RouteError(f"{self._provider.name} could not start: {reason}", said[1] if said else "")
         return session
+
+    def _session_options(self, profile: Path | None) -> Any:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.log_severity_level = _ERRORS_ONLY
+        for name, size in _sizes(self._model, self._provider.shapes).items():
+            options.add_free_dimension_override_by_name(name, size)
+        if profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(profile)
+        for prepare in (self._provider.configure, self._provider.attach):
+            if prepare is not None:
+                prepare(options)
+        return options
 
     def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
         self._last_inputs = inputs
-        try:
+        with translated(self._provider.name):
             return dict(zip(self._names, self._session.run(self._names, inputs), strict=True))
-        except _ort_errors() as error:
-            raise RouteError(f"{self._provider} failed while running: {first_line(error)}") from error
 
     def _placement_impl(self) -> Placement | None:
+        """Raises:
+        RouteError: the model has nodes and the provider ran none of them.
+        """
         if self._last_inputs is None:
             return None
-        options = self._make_options()
-        options.enable_profiling = True
-        options.profile_file_prefix = str(self._workdir / "profile")
-        session = self._open(options)
-        for _ in range(2):
-            session.run(self._names, self._last_inputs)
+        session = self._open(profile=self._workdir / "profile")
+        with translated(self._provider.name):
+            for _ in range(1 + _PROFILED_RUNS):
+                session.run(self._names, self._last_inputs)
         path = Path(session.end_profiling())
-        return read_profile(json.loads(path.read_text()), runs=2)
+        placement = read_profile(json.loads(path.read_text()), _PROFILED_RUNS)
+        path.unlink()
+        check_used(placement, self._provider.name)
+        return placement
 
     def _close_impl(self) -> None:
         self._session = None
+        self._last_inputs = None
 
 
-def read_profile(events: Sequence[Mapping[str, Any]], runs: int) -> Placement:
-    """Nodes and time by provider, from ONNX Runtime's profile of ``runs`` runs. Times are of one run, in seconds."""
-    time_us: dict[str, float] = defaultdict(float)
-    node_of: dict[str, tuple[str, str]] = {}
-    for event in events:
-        provider = event.get("args", {}).get("provider")
-        if event.get("cat") != "Node" or not provider or not event["name"].endswith("_kernel_time"):
-            continue
-        name = event["name"].removesuffix("_kernel_time")
-        node_of[name] = (event["args"].get("op_name", "?"), provider)
-        time_us[name] += event["dur"]
-    nodes: dict[str, list[str]] = defaultdict(list)
-    for name, (_, provider) in node_of.items():
-        nodes[provider].append(name)
-    shares = [
-        ProviderShare(provider=provider, nodes=len(names), time_s=sum(time_us[name] for name in names) / runs / 1e6)
-        for provider, names in nodes.items()
-    ]
-    on_cpu = sorted(nodes.get(CPU, ()), key=lambda name: -time_us[name])[:_CPU_NODES_SHOWN]
-    return Placement(
-        providers=tuple(sorted(shares, key=lambda share: -(share.time_s or 0))),
-        cpu_nodes=tuple(
-            NodeTime(name=name, op=node_of[name][0], provider=CPU, time_s=time_us[name] / runs / 1e6) for name in on_cpu
-        ),
-        source="onnxruntime profile",
-    )
+def check_used(placement: Placement, provider: str) -> None:
+    """Raises:
+    RouteError: nodes ran, and none of them on ``provider``.
+    """
+    if placement.providers and placement.on(provider) == 0:
+        others = ", ".join(
+            f"{share.nodes} on {share.provider}" for share in placement.providers if share.nodes
+        )
+        raise RouteError(
+            f"{provider} took none of the model's nodes ({others})",
+            "use --route ort_cpu or another GPU route",
+        )
 
 
 class translated:
-    """Turns what ONNX Runtime raises into a RouteError that starts with ``what``."""
+    """Turns what ONNX Runtime raises into a RouteError that names the cause where it is known."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, provider: str, native: NativeOutput | None = None) -> None:
+        self._provider = provider
+        self._native = native
 
-    def __enter__(self) -> None:
-        return None
+    def __enter__(self) -> translated:
+        return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _ort_errors()):
-            raise RouteError(f"{self.what}: {first_line(error)}") from error
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None or not isinstance(error, _ort_errors()):
+            return
+        said = explain(str(error)) or (explain(self._native.text) if self._native else None)
+        if said:
+            raise RouteError(f"{self._provider} could not start: {said[0]}", said[1]) from error
+        what = "could not open the model" if self._native else "failed while running"
+        raise RouteError(f"{self._provider} {what}: {first_line(error)}") from error
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of a message, without ONNX Runtime's status prefix."""
-    text = str(error).strip().splitlines() or [type(error).__name__]
-    return text[0].removeprefix("[ONNXRuntimeError] : ")
+def _inputs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> tuple[TensorSpec, ...]:
+    """The model's inputs, with the shapes that a session is compiled for in place of symbolic ones."""
+    return tuple(
+        msgspec.structs.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in model.inputs
+    )
+
+
+def _sizes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The size of every named dimension."""
+    return {
+        dim: size
+        for spec in model.inputs
+        if spec.name in shapes and spec.shape is not None
+        for dim, size in zip(spec.shape, shapes[spec.name], strict=True)
+        if isinstance(dim, str)
+    }
 
 
 def _ort_errors() -> tuple[type[BaseException], ...]:
     """Everything that ONNX Runtime's binding raises; its own classes share no base but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    own = tuple(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    own = tuple(
+        kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)
+    )
     return (*own, RuntimeError, ValueError)
-
-

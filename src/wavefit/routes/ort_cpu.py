@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wavefit.model.shapes import bind
 from wavefit.routes import _ort
@@ -18,15 +17,17 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
     cpu = next((device for device in devices if device.kind == "cpu"), None)
     if cpu is None:
         return [Unsupported(route=_NAME, reason="the CPU was not asked for", fix="add --device cpu")]
-    if not _ort.installed():
+    if not _ort.installed():  # every build of ONNX Runtime has the CPU provider
         return [_refuse("ONNX Runtime is not installed", "pip install 'wavefit[cpu]'")]
     return [_plan(cpu, model, request, precision) for precision in request.precisions]
 
 
 def _plan(cpu: Device, model: Model, request: Request, precision: str) -> Plan | Unsupported:
     if precision != "fp32":
-        # FACTS: the CPU provider has hardly any fp16 kernels; it inserts casts and runs the graph in fp32.
-        return _refuse(f"ONNX Runtime's CPU provider runs {precision} graphs in fp32", "use --precision fp32 on the CPU")
+        # It has hardly any fp16 or bf16 kernels: it inserts casts and runs the graph in fp32.
+        return _refuse(
+            f"ONNX Runtime's CPU provider would run {precision} in fp32", "use --precision fp32 on the CPU"
+        )
     batch = request.batches[0]
     return Plan(route=_NAME, device=cpu.id, batch=batch, shapes=bind(model, batch, request.sizes))
 
@@ -36,15 +37,7 @@ def _refuse(reason: str, fix: str) -> Unsupported:
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
-    return _ort.OrtSession(model, Path(model.path), _ort.CPU, {}, _session_options, workdir)
-
-
-def _session_options() -> Any:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    return options
+    return _ort.OrtSession(model, _ort.Provider(_ort.CPU), workdir)
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""ROCm as the ONNX Runtime routes need to know it: its version, the GPUs it drives, their index in HIP."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from wavefit.errors import RouteError
+from wavefit.routes._packages import version
+from wavefit.schema import Device
+
+_ROOT = Path("/")
+_VERSION_FILES = ("opt/rocm/.info/version", "opt/rocm/core/.info/version")
+
+
+def rocm_version(root: Path = _ROOT) -> str | None:
+    """The installed ROCm's version, "7.2.4"; None where none of AMD's packages tells (a distribution's own do not)."""
+    for name in _VERSION_FILES:
+        path = root / name
+        if path.is_file():
+            return path.read_text().strip().partition("-")[0] or None
+    return version("rocm-sdk-core")  # ROCm as pip installs it
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version to compare: "7.0.2" is (7, 0, 2)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def driver_version(root: Path = _ROOT) -> str | None:
+    """The amdgpu kernel module's version, where it is AMD's own build; None for the kernel's."""
+    path = root / "sys/module/amdgpu/version"
+    return path.read_text().strip() if path.is_file() else None
+
+
+def versions() -> dict[str, str]:
+    """ROCm and the driver, as far as they are known."""
+    found = {"rocm": rocm_version(), "amdgpu": driver_version()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def amd_gpus(devices: Sequence[Device]) -> list[Device]:
+    return [device for device in devices if device.kind == "gpu" and device.vendor == "amd"]
+
+
+def no_gpu(devices: Sequence[Device]) -> tuple[str, str] | None:
+    """Why no AMD GPU can be used through ROCm here, and the fix; None where one may be."""
+    if platform.system() != "Linux":
+        instead = "ort_directml" if platform.system() == "Windows" else "ort_webgpu"
+        return f"ROCm's provider runs on Linux only, this is {platform.system()}", f"use --route {instead}"
+    if not amd_gpus(devices):
+        return (
+            "no AMD GPU is among the devices",
+            "run on a machine with an AMD GPU: wavefit doctor says what is seen",
+        )
+    return None
+
+
+def hip_index(device: Device, devices: Sequence[Device]) -> int:
+    """The number by which HIP calls a GPU: as the runtime reported it, else its place among the AMD GPUs.
+
+    Args:
+        device: an AMD GPU.
+        devices: all of this machine's, in PCI order, which is HIP's own order.
+
+    Raises:
+        RouteError: neither is known, so that another GPU might be used in its place.
+    """
+    for runtime in device.runtimes:
+        if runtime.name == "hip" and runtime.index is not None:
+            return runtime.index
+    addresses = [gpu.pci_address for gpu in amd_gpus(devices)]
+    if device.pci_address in addresses:
+        return addresses.index(device.pci_address)
+    if len(addresses) <= 1:
+        return 0
+    raise RouteError(
+        f"which of {len(addresses)} AMD GPUs is {device.id} in HIP is not known", "check rocminfo"
+    )

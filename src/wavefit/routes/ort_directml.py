@@ -1,0 +1,85 @@
+"""ONNX Runtime with DirectML: any vendor's GPU on Windows, through Direct3D 12."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wavefit.model.shapes import bind
+from wavefit.routes import _gpus, _ort, _packages
+from wavefit.routes.session import Session
+from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
+
+_NAME = "ort_directml"
+_PROVIDER = "DmlExecutionProvider"
+_PACKAGE = "onnxruntime-directml"
+
+
+def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
+    problem = _problem(devices)
+    if problem:
+        return [Unsupported(route=_NAME, reason=problem[0], fix=problem[1])]
+    return [
+        _plan(device, devices, model, request, precision)
+        for device in _gpus.gpus(devices)
+        for precision in request.precisions
+    ]
+
+
+def _problem(devices: Sequence[Device]) -> tuple[str, str] | None:
+    if platform.system() != "Windows":
+        instead = "ort_migraphx or ort_webgpu" if platform.system() == "Linux" else "ort_webgpu"
+        return f"DirectML is a part of Windows, this is {platform.system()}", f"use --route {instead}"
+    return _gpus.no_gpu(devices) or _packages.problem(_PACKAGE, "directml")
+
+
+def _plan(
+    device: Device, devices: Sequence[Device], model: Model, request: Request, precision: Precision
+) -> Plan | Unsupported:
+    problem = None if _index(device) is not None else _gpus.hidden(device, devices, "DirectML")
+    if problem is None and precision != "fp32":
+        problem = (f"DirectML has no switch to {precision}", f"export the model in {precision}")
+    if problem:
+        return Unsupported(route=_NAME, device=device.id, reason=problem[0], fix=problem[1])
+    batch = request.batches[0]
+    return Plan(route=_NAME, device=device.id, batch=batch, shapes=bind(model, batch, request.sizes))
+
+
+def _index(device: Device) -> int | None:
+    """The adapter's number in DXGI's list, where it is known."""
+    return next((runtime.index for runtime in device.runtimes if runtime.name == "dxgi"), None)
+
+
+def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+    provider = _ort.Provider(_PROVIDER, _options(device), configure=_configure, shapes=plan.shapes)
+    return _ort.OrtSession(model, provider, workdir)
+
+
+def _options(device: Device) -> dict[str, str]:
+    """Names as in ONNX Runtime's ``dml_provider_factory.h``."""
+    index = _index(device)
+    if index is not None:
+        return {"device_id": str(index)}
+    preference = "minimum_power" if device.integrated else "high_performance"
+    return {"performance_preference": preference, "device_filter": "gpu"}
+
+
+def _configure(options: Any) -> None:
+    """DirectML runs neither parallel execution nor memory patterns.
+
+    https://onnxruntime.ai/docs/execution-providers/DirectML-ExecutionProvider.html
+    """
+    import onnxruntime as ort
+
+    options.enable_mem_pattern = False
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+
+
+def versions() -> dict[str, str]:
+    return (
+        {**_ort.installed(), "windows": platform.version()}
+        if platform.system() == "Windows"
+        else _ort.installed()
+    )

@@ -1,0 +1,150 @@
+"""ONNX Runtime with MIGraphX, AMD's graph compiler: Linux and ROCm."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wavefit.device.probe import probe
+from wavefit.model.shapes import bind
+from wavefit.routes import _ort, _packages, _rocm
+from wavefit.routes._cache import compile_cache
+from wavefit.routes.session import Session
+from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported, fingerprint
+
+_NAME = "ort_migraphx"
+_PROVIDER = "MIGraphXExecutionProvider"
+_PACKAGE = "onnxruntime-migraphx"
+_LIBRARY = "onnxruntime_providers_migraphx"
+_CACHE_OPTION = "migraphx_model_cache_dir"
+_SWITCHES: dict[Precision, str] = {"fp16": "migraphx_fp16_enable", "bf16": "migraphx_bf16_enable"}
+
+_LISTED_SINCE = {
+    # "Prerequisites" of AMD's "Install MIGraphX", releases 2.16 to 2.19 (ROCm 7.14, 10.0, 10.1, 10.2):
+    # https://rocm.docs.amd.com/projects/AMDMIGraphX/en/docs-2.19.0/install/install-migraphx.html
+    # The first ROCm of each target is None where ROCm 7.2 or older ran it already.
+    "gfx90a": None,
+    "gfx942": None,
+    "gfx950": None,
+    "gfx1100": None,
+    "gfx1101": None,
+    "gfx1102": None,
+    "gfx1150": None,  # listed since 10.1; people ran gfx1150 and gfx1151 on 7.x before
+    "gfx1151": None,
+    "gfx1152": None,
+    "gfx1153": None,
+    "gfx1200": None,
+    "gfx1201": None,
+    "gfx1103": (
+        10,
+        2,
+    ),  # before, rocBLAS had no kernels and ended the process: ROCm/legacy-rocm-build issue 6049
+    # In rocBLAS' own list up to ROCm 6.x and 7.x (ROCm/AMDMIGraphX pull request 3517), in no list after:
+    "gfx908": None,
+    "gfx1030": None,
+}
+_NO_BF16 = ("gfx1030",)  # RDNA 2's instruction set has no bf16 arithmetic
+
+
+def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
+    problem = _rocm.no_gpu(devices) or _packages.problem(_PACKAGE, "migraphx")
+    problem = problem or _override_problem(os.environ) or _model_problem(model)
+    if problem:
+        return [Unsupported(route=_NAME, reason=problem[0], fix=problem[1])]
+    return [plan for device in _rocm.amd_gpus(devices) for plan in _plans_on(device, model, request)]
+
+
+def _plans_on(device: Device, model: Model, request: Request) -> list[Plan | Unsupported]:
+    problem = _target_problem(device.gfx, _rocm.rocm_version())
+    if problem:
+        return [_refuse(device, *problem)]
+    return [_plan(device, model, request, precision) for precision in request.precisions]
+
+
+def _plan(device: Device, model: Model, request: Request, precision: Precision) -> Plan | Unsupported:
+    problem = _precision_problem(device, precision)
+    if problem:
+        return _refuse(device, *problem)
+    batch = request.batches[0]
+    shapes = bind(model, batch, request.sizes)
+    return Plan(route=_NAME, device=device.id, precision=precision, batch=batch, shapes=shapes)
+
+
+def _target_problem(gfx: str | None, rocm: str | None) -> tuple[str, str] | None:
+    """Why MIGraphX cannot run on a target, as far as a source says so. An unknown target or ROCm is tried."""
+    if gfx is None:
+        return None
+    if gfx not in _LISTED_SINCE:
+        return f"AMD lists {gfx} for no release of MIGraphX", "use --route ort_webgpu or --route torch_gpu"
+    since = _LISTED_SINCE[gfx]
+    if since and rocm and _rocm.numbers(rocm) < since:
+        needs = ".".join(map(str, since))
+        return (
+            f"MIGraphX runs on {gfx} from ROCm {needs} on, this is ROCm {rocm}",
+            f"install ROCm {needs} or newer",
+        )
+    return None
+
+
+def _precision_problem(device: Device, precision: Precision) -> tuple[str, str] | None:
+    if precision == "fp32":
+        return None
+    if precision == "int8":
+        return (
+            "MIGraphX's int8 needs a calibration table, which wavefit does not make",
+            "give a model with Q/DQ nodes",
+        )
+    if precision == "bf16" and device.gfx in _NO_BF16:
+        return f"{device.gfx} has no bf16 arithmetic", "use --precision fp16"
+    if not _packages.provider_knows(_LIBRARY, _SWITCHES[precision]):
+        found = _packages.version(_PACKAGE)
+        return f"{_PACKAGE} {found} has no option {_SWITCHES[precision]}", f"pip install --upgrade {_PACKAGE}"
+    return None
+
+
+def _override_problem(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """The provider lets these variables win over a session's own options, and says so only in its log."""
+    for name in environment:
+        if re.fullmatch(r"ORT_MIGRAPHX_(\w+_ENABLE|EXHAUSTIVE_TUNE|(MODEL_)?CACHE_PATH)", name):
+            return f"the variable {name} would override this plan's own options", f"unset {name}"
+    return None
+
+
+def _model_problem(model: Model) -> tuple[str, str] | None:
+    for spec in (*model.inputs, *model.outputs):
+        if spec.dtype in ("string", "complex64", "complex128"):
+            return (
+                f"MIGraphX has no {spec.dtype} tensors, and {spec.name!r} is one",
+                "cut that part off the model",
+            )
+    return None
+
+
+def _refuse(device: Device, reason: str, fix: str) -> Unsupported:
+    return Unsupported(route=_NAME, device=device.id, reason=reason, fix=fix)
+
+
+def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+    """MIGraphX compiles for the plan's shapes alone: the session takes no others."""
+    options = {"device_id": str(_rocm.hip_index(device, probe()))}
+    if plan.precision != "fp32":
+        options[_SWITCHES[plan.precision]] = "1"
+    if _packages.provider_knows(_LIBRARY, _CACHE_OPTION):
+        options[_CACHE_OPTION] = str(_cache_folder(plan, model, device))
+    return _ort.OrtSession(model, _ort.Provider(_PROVIDER, options, shapes=plan.shapes), workdir)
+
+
+def _cache_folder(plan: Plan, model: Model, device: Device) -> Path:
+    """One folder for each compiled program: the provider's own file names leave out what a result depends on.
+
+    The options before ``migraphx_model_cache_dir`` (save and load of one named file) are left alone: releases
+    differ in their names (microsoft/onnxruntime issue 25379), and one file cannot hold a partitioned model.
+    """
+    key = fingerprint(model.sha256, plan.shapes, plan.precision, device.gfx, versions())
+    return compile_cache("migraphx", key)
+
+
+def versions() -> dict[str, str]:
+    return {**_ort.installed(), **_rocm.versions()}
