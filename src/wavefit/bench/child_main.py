@@ -42,7 +42,7 @@ class Reporter:
             self._events.flush()
 
     def fail(self, kind: str, reason: str, fix: str = "") -> None:
-        if _NO_MEMORY.search(reason):
+        if kind == "out of memory" or _NO_MEMORY.search(reason):
             kind, fix = "out of memory", fix or "use a smaller --batch"
         self.send(
             Event(
