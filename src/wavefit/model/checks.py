@@ -48,6 +48,24 @@ def check_versions(model: Any) -> None:
         )
 
 
+def check_text(model: Any) -> None:
+    """Refuses names that are not UTF-8: the protobuf reader hands those out as bytes."""
+    graphs = list(walk.graphs(model.graph))
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for function in model.functions for node in walk.function_nodes(function)]
+    texts = [model.producer_name, model.producer_version, *(entry.domain for entry in model.opset_import)]
+    for node in nodes:
+        texts += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        texts += [attribute.name for attribute in node.attribute]
+    for graph in graphs:
+        for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+            texts.append(entry.name)
+    for function in model.functions:
+        texts += [function.name, function.domain, *(entry.domain for entry in function.opset_import)]
+    if any(isinstance(text, bytes) for text in texts):
+        raise InputError("it has a name that is no text", "the file is damaged: export or download it again")
+
+
 def check_operators(model: Any) -> None:
     """Refuses operators that neither ONNX, ONNX Runtime nor a function of the model defines."""
     functions = {(function.domain, function.name) for function in model.functions}

@@ -32,10 +32,6 @@ def load(path: Path) -> Model:
         return _load(path, proto)
     except InputError as error:
         raise InputError(f"{path}: {error.what}", error.fix) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: a name in it is no text", "the file is damaged: export it again"
-        ) from error
 
 
 def parse(path: Path) -> Any:
@@ -63,6 +59,7 @@ def _load(path: Path, proto: Any) -> Model:
     from wavefit.model import checks
 
     checks.check_versions(proto)
+    checks.check_text(proto)
     checks.check_dense(proto)
     checks.check_names(proto)
     inputs, outputs = checks.inputs(proto), checks.outputs(proto)

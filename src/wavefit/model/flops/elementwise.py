@@ -12,7 +12,7 @@ _PER_OUTPUT = {
         "Pow Reciprocal Relu Round Sign Sin Sinh Sqrt Sub Tan Tanh ThresholdedRelu Where Xor"
     ),
     2: "Clip DequantizeLinear LeakyRelu PRelu Shrink Softsign",
-    3: "HardSigmoid QuantizeLinear Softplus Elu Celu",
+    3: "Celu Elu HardSigmoid QuantizeLinear RotaryEmbedding Softplus",
     4: "HardSwish Sigmoid Selu",
     5: "DynamicQuantizeLinear Gelu Swish",
     6: "Mish",

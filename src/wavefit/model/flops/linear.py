@@ -46,7 +46,7 @@ def _einsum(operation: Operation) -> int:
     Raises:
         UnknownShape: the equation has an ellipsis.
     """
-    equation = operation.attributes.get("equation", "").replace(" ", "")
+    equation = operation.attributes.get("equation", b"").decode("ascii", "replace").replace(" ", "")
     if "." in equation or not equation:
         raise UnknownShape
     left, arrow, right = equation.partition("->")

@@ -42,6 +42,7 @@ RULES: dict[str, Rule] = {
         (
             "ArgMax",
             "ArgMin",
+            "CumProd",
             "CumSum",
             "ReduceL1",
             "ReduceMax",
