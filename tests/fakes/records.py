@@ -303,7 +303,7 @@ def journal() -> list[Record]:
         ),
         measured("torch_gpu", gpu(), 0.0489, options={"mode": "graph"}, batch=4),
         measured("ort_webgpu", gpu(), 0.0294),
-        measured("ort_migraphx", gpu(), 0.0065, precision="int8", verdict=MOVED, placement=MIXED),
+        record(plan("ort_migraphx", "gpu0", precision="int8"), gpu(), verdict=MOVED, placement=MIXED),
         failed(
             "torch_gpu",
             gpu(),

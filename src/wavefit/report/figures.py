@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 MISSING = "—"
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def significant(value: float | None, digits: int = 3) -> str:
@@ -84,7 +85,7 @@ def share(value: float | None) -> str:
 
 def ratio(one: float | None, other: float | None) -> str:
     """How many times ``one`` is of ``other``."""
-    return MISSING if one is None or not other else f"{significant(one / other)}×"
+    return MISSING if one is None or not other else f"{significant(one / other)}{TIMES}"
 
 
 def versions(named: Mapping[str, str]) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from markupsafe import Markup
 
 from wavefit.report import figures, plots, view
-from wavefit.schema import Bundle, Placement, Record
+from wavefit.schema import Bundle, OutputError, Placement, Record, Verdict
 
 _CURVES = 6  # more cannot be told apart
+_SHOWN = 6  # placements before the rest is folded
 
 
 def render(bundle: Bundle, records: Sequence[Record]) -> str:
@@ -50,6 +51,9 @@ def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
         "rest": rest,
         "rows": rows,
         "measured": [row for row in rows if row.record.measurement and row.record.failure is None],
+        "checked": [row for row in rows if row.record.verdict],
+        "placed": [row for row in rows if row.record.placement],
+        "unplaced": [row for row in rows if row.record.measurement and not row.record.placement],
         "unpicked": [row for row in rows if row.why],
         "pick": rows[0] if rows and rows[0].status == "pick" else None,
         "rival": view.cpu_rival(rows),
@@ -60,6 +64,8 @@ def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
         "predicted": [row for row in rows if row.record.plan.predicted],
         "ratio": figures.ratio,
         "shares": _shares,
+        "worst_output": _worst,
+        "shown": _SHOWN,
         "missing": figures.MISSING,
         **_pareto(rows),
         **_curves(rows),
@@ -114,5 +120,15 @@ def _shares(placement: Placement) -> list[tuple[str, float]]:
     return [(share.provider, part / whole) for share, part in zip(placement.providers, known, strict=True)]
 
 
+def _worst(verdict: Verdict | None) -> OutputError | None:
+    """The output that is furthest from the fp32 reference; one whose distance is no number is further than any."""
+    outputs = verdict.outputs if verdict else ()
+    return max(outputs, key=lambda one: (one.rel_l2 is None, one.rel_l2 or 0.0), default=None)
+
+
 def _shape(dims: tuple[object, ...] | None) -> str:
-    return "of any rank" if dims is None else "×".join("?" if d is None else str(d) for d in dims) or "scalar"
+    return (
+        "of any rank"
+        if dims is None
+        else figures.TIMES.join("?" if d is None else str(d) for d in dims) or "scalar"
+    )

@@ -90,9 +90,7 @@ def percentiles(curves: Sequence[Curve], size: tuple[int, int]) -> Markup:
     return embed(chart.render_tree(), [Series(curve.role) for curve in curves], label)
 
 
-def _chart(
-    name: str, size: tuple[int, int], across: Scale, up: Scale, show_x: Callable[[float], str]
-) -> Any:
+def _chart(name: str, size: tuple[int, int], across: Scale, up: Scale, show_x: Callable[[float], str]) -> Any:
     import pygal
     from pygal.style import Style
 
@@ -118,9 +116,7 @@ def _sweeps(points: Sequence[Point]) -> list[tuple[str, list[Point]]]:
     for point in points:
         if point.role != "moved":
             lines.setdefault(point.sweep, []).append(point)
-    return [
-        (name, sorted(line, key=lambda p: p.latency_s)) for name, line in lines.items() if len(line) > 1
-    ]
+    return [(name, sorted(line, key=lambda p: p.latency_s)) for name, line in lines.items() if len(line) > 1]
 
 
 def _place(point: Point, across: Scale, up: Scale) -> tuple[float, float]:

@@ -18,9 +18,10 @@ class Row:
 
     Attributes:
         number: its place in the table, from 1.
-        status: "out" passed but misses a constraint; "moved" has figures but answers that changed; "failed" has none.
+        status: "out" passed but misses a constraint; "moved" has answers that changed; "failed" was not finished.
         why: why it may not be picked, "" where it may.
         notes: what qualifies its figures or its verdict.
+        where: " on gpu1" where plans of several GPUs share the table.
     """
 
     number: int
@@ -29,10 +30,15 @@ class Row:
     why: str
     fix: str
     notes: tuple[str, ...]
+    where: str = ""
 
     @property
     def label(self) -> str:
-        return self.record.plan.label
+        return self.record.plan.label + self.where
+
+    @property
+    def series(self) -> str:
+        return self.record.plan.series + self.where
 
     @property
     def latency(self) -> ScenarioResult | None:
@@ -53,11 +59,9 @@ class Row:
     @property
     def word(self) -> str:
         """The verdict in a word or two."""
-        if self.record.verdict is None and self.record.measurement is not None:
-            return "not checked"
         words = {"pick": "picked", "front": "passed", "out": "misses a limit", "moved": "answers moved"}
-        if self.status == "failed" and self.record.failure is not None:
-            return self.record.failure.kind
+        if self.status == "failed":
+            return self.record.failure.kind if self.record.failure else "incomplete"
         return words.get(self.status, self.status)
 
 
@@ -68,8 +72,17 @@ def rows(records: Sequence[Record], choice: Choice, request: Request | None = No
     made = [(record, *_status(record, choice, request)) for record in records]
     rank: dict[Status, int] = {"pick": 0, "front": 1, "passed": 1, "out": 2, "moved": 3, "failed": 4}
     made.sort(key=lambda row: (rank[row[1]], order.get(row[0].key, len(order)), _latency(row[0])))
+    several = len({record.device.id for record in records if record.device.kind == "gpu"}) > 1
     return [
-        Row(number, record, status, why, record.failure.fix if record.failure else "", _notes(record))
+        Row(
+            number,
+            record,
+            status,
+            why,
+            fix=record.failure.fix if record.failure else "",
+            notes=_notes(record),
+            where=f" on {record.device.id}" if several else "",
+        )
         for number, (record, status, why) in enumerate(made, 1)
     ]
 
@@ -115,10 +128,10 @@ def cpu_rival(rows: Sequence[Row]) -> Row | None:
 
 
 def _status(record: Record, choice: Choice, request: Request) -> tuple[Status, str]:
-    if record.failure is not None or record.measurement is None:
-        return "failed", record.why_not
+    if record.failure is None and record.verdict is not None and not record.verdict.passed:
+        return "moved", record.why_not
     if not record.passed:
-        return "moved", record.why_not or "its answers were not checked"
+        return "failed", record.why_not or "its answers were not checked"
     if record.key == choice.pick:
         return "pick", ""
     broken = choices.violations(record, request)

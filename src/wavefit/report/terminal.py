@@ -1,0 +1,155 @@
+"""What the terminal shows: one line a plan while it goes on, a table at the end, and what to do about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wavefit.report import view
+from wavefit.report.figures import energy, ms, rate, significant, size
+from wavefit.schema import Bundle, Choice, Record, Request, ScenarioResult, Unsupported
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+_STYLES = {"pick": "bold green", "moved": "red", "out": "yellow", "failed": "red"}
+
+
+def summary(folder: Path, bundle: Bundle, records: Sequence[Record]) -> RenderableType:
+    """What ``optimize`` ends with: the pick's sentence, the table, what failed, and where the report lies."""
+    from rich.console import Group
+
+    lines = [_text(f"report: {folder / 'report.html'}", "dim")]
+    if bundle.choice.pick is not None:
+        lines.append(_text(f"run it: wavefit run {folder}", "dim"))
+    return Group(
+        table(records, bundle.choice, bundle.refusals, bundle.request),
+        _text(""),
+        _text(bundle.choice.sentence, "bold"),
+        *lines,
+    )
+
+
+def table(
+    records: Sequence[Record],
+    choice: Choice,
+    refusals: Sequence[Unsupported] = (),
+    request: Request | None = None,
+) -> RenderableType:
+    """Every plan that was measured, then what failed or was refused: reason -> fix. Fits 80 columns."""
+    from rich.console import Group
+
+    rows = view.rows(records, choice, request)
+    measured = [row for row in rows if row.record.measurement and row.record.failure is None]
+    parts: list[RenderableType] = [_plans(measured)] if measured else [_text("No plan has a measurement.")]
+    return Group(*parts, *_failures(rows), *_refusals(refusals))
+
+
+def measurements(records: Sequence[Record], refusals: Sequence[Unsupported] = ()) -> RenderableType:
+    """Every scenario of every plan, in the order given, then what failed or was refused."""
+    from rich.console import Group
+
+    shown = _table("plan", "batch", "scenario", "p50 ms", "p90 ms", "p99 ms", "inf/s", "valid")
+    for record in records:
+        for one in record.measurement.scenarios if record.measurement else ():
+            shown.add_row(
+                _text(record.plan.series),
+                str(record.plan.batch),
+                one.name,
+                *_percentiles(one),
+                _rate(one),
+                "yes" if one.valid else "no",
+            )
+    rows = view.rows(records, Choice(pick=None, sentence=""))
+    return Group(*([shown] if shown.row_count else []), *_failures(rows), *_refusals(refusals))
+
+
+def one_line(record: Record) -> str:
+    """A plan's result in one line, for progress."""
+    latency = record.measurement.latency if record.measurement else None
+    throughput = record.measurement.throughput if record.measurement else None
+    parts = []
+    if latency is not None:
+        parts.append(f"p50 {ms(latency.latency.p50_s)}")
+    if throughput is not None:
+        parts.append(rate(throughput.throughput_per_s))
+    parts.append("answers unchanged" if record.passed else record.why_not or "answers were not checked")
+    return printable(f"{record.plan.label}: {', '.join(parts)}")
+
+
+def printable(text: str) -> str:
+    """Text that cannot steer a terminal: names come from models and drivers."""
+    return "".join(
+        char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split())
+    )
+
+
+def _plans(rows: Sequence[view.Row]) -> Table:
+    shown = _table("plan", "batch", "p50 ms", "p90 ms", "inf/s", "memory", "J/inf", "verdict")
+    for row in rows:
+        style = _STYLES.get(row.status, "")
+        shown.add_row(
+            _text(row.series),
+            str(row.record.plan.batch),
+            *_percentiles(row.latency)[:2],
+            _rate(row.throughput),
+            size(row.peak_bytes),
+            energy(row.power.joules_per_inference if row.power else None),
+            _text(row.word),
+            style=style,
+        )
+    return shown
+
+
+def _table(*names: str) -> Table:
+    from rich.table import Table
+
+    words = {"scenario", "valid", "verdict"}
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    shown.add_column(names[0], overflow="fold")
+    for name in names[1:]:
+        shown.add_column(name, justify="left" if name in words else "right", no_wrap=True)
+    return shown
+
+
+def _percentiles(result: ScenarioResult | None) -> tuple[str, str, str]:
+    latency = result.latency if result else None
+    figures = (latency.p50_s, latency.p90_s, latency.p99_s) if latency else (None, None, None)
+    p50, p90, p99 = (significant(None if seconds is None else seconds * 1e3) for seconds in figures)
+    return p50, p90, p99
+
+
+def _rate(result: ScenarioResult | None) -> str:
+    return significant(result.throughput_per_s if result else None)
+
+
+def _failures(rows: Iterable[view.Row]) -> list[RenderableType]:
+    shown = [_reason(row.label, row.why, row.fix) for row in rows if row.why]
+    return [_text(""), _text("Not eligible, and why", "bold"), *shown] if shown else []
+
+
+def _refusals(refusals: Iterable[Unsupported]) -> list[RenderableType]:
+    shown = [
+        _reason(f"{one.route} ({one.device})" if one.device else one.route, one.reason, one.fix)
+        for one in refusals
+    ]
+    return [_text(""), _text("Routes that cannot run here", "bold"), *shown] if shown else []
+
+
+def _reason(name: str, why: str, fix: str) -> RenderableType:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    line = Text.assemble((printable(name), "bold"), ": ", printable(why))
+    if fix:
+        line.append(f"\n-> {printable(fix)}", "green")
+    return Padding(line, (0, 0, 0, 2))
+
+
+def _text(text: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(printable(text), style)
