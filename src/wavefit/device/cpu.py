@@ -91,7 +91,7 @@ def _memory(root: Path) -> tuple[Pool, ...]:
         for key, value in read_pairs(root / "proc/meminfo", ":").items()
     }
     total, free = info.get("MemTotal"), info.get("MemAvailable")
-    if total is not None:
+    if total is not None and total > 0:
         pool = Pool(
             name="ram",
             total_bytes=total << 10,

@@ -24,7 +24,8 @@ def gpus(root: Path) -> list[Device]:
     for node in children(root / "sys/class/kfd/kfd/topology/nodes", r"\d+"):
         properties = _properties(node / "properties")
         if _is_gpu(properties):
-            cards[_address(properties) or node.name].append((node, properties))
+            address = _address(properties) if _may_be_partitioned(properties) else None
+            cards[address or node.name].append((node, properties))
     return [_device(nodes) for nodes in cards.values()]
 
 
@@ -45,9 +46,13 @@ def _address(properties: Properties) -> str | None:
     location = properties.get("location_id")
     if not location or location < 0:
         return None
-    location &= _SHARED if gfx_name(properties.get("gfx_target_version")) in ("gfx942", "gfx950") else 0xFFFF
+    location &= _SHARED if _may_be_partitioned(properties) else 0xFFFF
     domain = properties.get("domain", 0)
     return f"{domain:04x}:{location >> 8:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+
+
+def _may_be_partitioned(properties: Properties) -> bool:
+    return gfx_name(properties.get("gfx_target_version")) in ("gfx942", "gfx950")
 
 
 def _device(nodes: list[tuple[Path, Properties]]) -> Device:

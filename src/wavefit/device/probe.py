@@ -30,20 +30,29 @@ def probe(root: Path = Path("/")) -> tuple[Device, ...]:
     Args:
         root: "/" for this machine; any other folder is a recorded tree, and nothing outside it is asked.
     """
+    root = root.absolute()
     system = machine(root)
-    merged = _merge(device for source in SOURCES for device in source(root))
+    merged = _merge(source(root) for source in SOURCES)
     ordered = sorted(filter(_is_known, merged), key=_pci_order)
     gpus = [_finish(device, f"gpu{number}", system) for number, device in enumerate(ordered)]
     return (cpu(root), *gpus)
 
 
-def _merge(devices: Iterable[Device]) -> list[Device]:
-    """One Device a GPU: those of one PCI address are one; one without an address stands for itself."""
-    found: dict[object, Device] = {}
-    for device in devices:
-        key = device.pci_address or object()
-        found[key] = merge(found[key], device) if key in found else device
-    return list(found.values())
+def _merge(sources: Iterable[list[Device]]) -> list[Device]:
+    """One Device a GPU: where two sources give the same PCI address it is the same GPU. Within a source each stands
+    for itself, and so does one without an address.
+    """
+    found: list[Device] = []
+    for devices in sources:
+        others = [device.pci_address for device in found]
+        for device in devices:
+            if device.pci_address is not None and device.pci_address in others:
+                index = others.index(device.pci_address)
+                others[index] = None
+                found[index] = merge(found[index], device)
+            else:
+                found.append(device)
+    return found
 
 
 def merge(first: Device, second: Device) -> Device:
