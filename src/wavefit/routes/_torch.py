@@ -29,6 +29,7 @@ _WARM_UPS = (
 )
 _TIMED_RUNS = 10
 _CPU_OPS_SHOWN = 10
+_PIECE_BYTES = 2 << 20
 
 
 class TorchSession(Session):
@@ -122,9 +123,9 @@ class Runner:
         self.call = call
         self.device = device
         self._on_gpu = device.type == "cuda"
-        self._staging = [self._host_like(torch.from_numpy(np.ascontiguousarray(array))) for array in arrays]
-        self._staging_arrays = [tensor.numpy() for tensor in self._staging]
-        self.device_inputs = [torch.empty_like(tensor, device=device) for tensor in self._staging]
+        host = [self._host_like(torch.from_numpy(np.ascontiguousarray(array))) for array in arrays]
+        self.device_inputs = [torch.empty_like(tensor, device=device) for tensor in host]
+        self._pieces = [_pieces(*pair) for pair in zip(host, self.device_inputs, strict=True)]
         self._results: list[torch.Tensor] = []
         self._graph: Any = None
         self._captured: Sequence[torch.Tensor] = ()
@@ -180,11 +181,12 @@ class Runner:
         return float(begin.elapsed_time(end)) / 1e3 / _TIMED_RUNS
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> None:
-        for array, staging, tensor, target in zip(
-            arrays, self._staging_arrays, self._staging, self.device_inputs, strict=True
-        ):
-            np.copyto(staging, array)
-            target.copy_(tensor, non_blocking=True)
+        """Piece by piece: while one travels to the device, the next is copied into page-locked memory."""
+        for array, pieces in zip(arrays, self._pieces, strict=True):
+            flat = np.ascontiguousarray(array).reshape(-1)
+            for part, staging, target in pieces:
+                np.copyto(staging.numpy(), flat[part])
+                target.copy_(staging, non_blocking=True)
 
     def _host_like(self, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self._on_gpu)
@@ -192,6 +194,14 @@ class Runner:
     def _wait(self) -> None:
         if self._on_gpu:
             torch.cuda.current_stream(self.device).synchronize()
+
+
+def _pieces(host: torch.Tensor, target: torch.Tensor) -> list[tuple[slice, torch.Tensor, torch.Tensor]]:
+    """Flat views of a buffer on the host and on the device, cut where the other side may start early."""
+    flat_host, flat_target = host.view(-1), target.view(-1)
+    step = max(1, _PIECE_BYTES // host.element_size())
+    parts = [slice(start, start + step) for start in range(0, max(1, host.numel()), step)]
+    return [(part, flat_host[part], flat_target[part]) for part in parts]
 
 
 def compiled(call: Call, inputs: Sequence[torch.Tensor], autotune: bool) -> Call:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import torch
 
 from wavefit.errors import RouteError
@@ -17,6 +19,7 @@ _KINDS = (
     OSError,
     KeyError,
     AttributeError,
+    zipfile.BadZipFile,
     getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", RuntimeError),  # an Exception of its own
 )
 

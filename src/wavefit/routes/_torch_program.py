@@ -19,9 +19,8 @@ HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 # The ops that autocast runs in half precision on a GPU: ATen's autocast_mode.h, "lower_precision_fp".
 _CONVOLUTIONS = frozenset(
-    ("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
-    + ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-)
+    f"{kind}{dims}" for kind in ("conv", "conv_transpose") for dims in ("1d", "2d", "3d")
+) | {"convolution", "_convolution"}
 _LOWERED = _CONVOLUTIONS | frozenset(
     (
         "linear",

@@ -1,0 +1,278 @@
+"""The runner of the PyTorch routes against float64 runs of the module that was exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wavefit.errors import RouteError
+from wavefit.schema import Model, TensorSpec
+
+torch = pytest.importorskip("torch")
+
+from wavefit.routes import _torch, _torch_audit, _torch_env, _torch_program  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+DEVICES = ["cpu", *(["cuda:0"] if torch.cuda.is_available() else [])]
+Form = _torch_program.Form
+
+
+class Net(torch.nn.Module):
+    """A convolution, a normalisation, a tied constant and an integer output: what export makes hard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 16, 3)
+        self.norm = torch.nn.BatchNorm2d(16)
+        self.line = torch.nn.Linear(16, 10)
+        self.scale = torch.linspace(0.5, 1.5, 10)  # neither a parameter nor a buffer
+
+    def forward(self, image, shift):
+        x = torch.relu(self.norm(self.conv(image))).mean((2, 3))
+        scores = self.line(x) * self.scale + shift
+        return {"scores": scores, "order": torch.arange(10) + scores.argmax(1, keepdim=True)}
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    module = Net().eval()
+    module.norm.running_mean.uniform_(-0.5, 0.5)
+    module.norm.running_var.uniform_(0.5, 2.0)
+    return module
+
+
+@pytest.fixture(scope="module")
+def model(net, tmp_path_factory) -> Model:
+    path = tmp_path_factory.mktemp("torch") / "net.pt2"
+    batch = torch.export.Dim("batch", max=64)
+    example = (torch.randn(2, 3, 8, 8), torch.randn(2, 10))
+    torch.export.save(torch.export.export(net, example, dynamic_shapes=({0: batch}, {0: batch})), path)
+    return model_of(path)
+
+
+def model_of(path: Path) -> Model:
+    return Model(
+        name="net",
+        path=str(path.with_suffix(".onnx")),
+        sha256="",
+        opset=20,
+        ir_version=10,
+        inputs=(
+            TensorSpec(name="image", dtype="float32", shape=("batch", 3, 8, 8)),
+            TensorSpec(name="shift", dtype="float32", shape=("batch", 10)),
+        ),
+        outputs=(
+            TensorSpec(name="scores", dtype="float32", shape=("batch", 10)),
+            TensorSpec(name="order", dtype="int64", shape=("batch", 10)),
+        ),
+        nodes=8,
+        nodes_by_type={"Conv": 1},
+        parameters=1,
+        weight_bytes=4,
+        exported_program=str(path),
+    )
+
+
+def load(model: Model, device: str = "cpu", form: Form = Form()):
+    return _torch_program.load(Path(model.exported_program), model, torch.device(device), form)
+
+
+def inputs(batch: int, seed: int = 0) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return {
+        "image": random.standard_normal((batch, 3, 8, 8), dtype=np.float32),
+        "shift": random.standard_normal((batch, 10), dtype=np.float32),
+    }
+
+
+def exact(net, given: dict[str, np.ndarray]) -> np.ndarray:
+    double = torch.nn.Module.double(Net().eval())
+    double.load_state_dict({name: tensor.double() for name, tensor in net.state_dict().items()})
+    with torch.no_grad():
+        return double(*(torch.from_numpy(array).double() for array in given.values()))["scores"].numpy()
+
+
+def rel_l2(have: np.ndarray, want: np.ndarray) -> float:
+    return float(np.linalg.norm(have - want) / np.linalg.norm(want))
+
+
+@pytest.fixture(autouse=True)
+def flags():
+    _torch_env.set_flags()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", ["eager", "graph", "compile"])
+def test_every_mode_is_right_for_every_batch_and_back_again(net, model, device, mode):
+    session = _torch.TorchSession(model, load(model, device), mode)
+    for seed, batch in enumerate((2, 1, 5, 2)):
+        given = inputs(batch, seed)
+        have, want = session.run(given), exact(net, given)
+        assert list(have) == ["scores", "order"]
+        assert rel_l2(have["scores"], want) < 1e-6
+        expected_order = np.arange(10) + want.argmax(1, keepdims=True)
+        np.testing.assert_array_equal(have["order"], expected_order)
+        assert (have["scores"].dtype, have["order"].dtype) == (np.float32, np.int64)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("precision", "eps"), [("fp16", 2.0**-11), ("bf16", 2.0**-8)])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_half_precision_errs_as_half_precision_does(net, model, device, precision, eps, channels_last):
+    """More than fp32's error (so half really ran), less than a few units of the type's own rounding."""
+    program = load(model, device, Form(precision, channels_last))
+    _torch_audit.check_precision(program, _torch_audit.trace(program, [(4, 3, 8, 8), (4, 10)]))
+    given = inputs(4)
+    error = rel_l2(
+        _torch.TorchSession(model, program, "eager").run(given)["scores"].astype(np.float64),
+        exact(net, given),
+    )
+    assert eps / 50 < error < 4 * eps
+
+
+def test_weights_are_cast_once_and_the_normalisation_keeps_fp32(model):
+    program = load(model, "cpu", Form("bf16"))
+    types = {name: tensor.dtype for name, tensor in program.module.state_dict().items()}
+    assert types["conv.weight"] == types["line.weight"] == torch.bfloat16
+    assert types["norm.weight"] == types["norm.running_var"] == torch.float32
+    recorded = _torch_audit.trace(program, [(2, 3, 8, 8), (2, 10)])
+    casts = [op for op in recorded if op.name == "_to_copy"]
+    # the image, and what enters the linear layer; the output is cast back by type promotion with the fp32 constant
+    assert len(casts) <= 2
+
+
+def test_a_program_that_autocast_leaves_in_fp32_is_refused(tmp_path):
+    class Sum(torch.nn.Module):
+        def forward(self, image, shift):
+            return image.sum((1, 2, 3)).unsqueeze(1) + shift, shift.argmax(1)
+
+    path = tmp_path / "sum.pt2"
+    torch.export.save(torch.export.export(Sum(), (torch.randn(2, 3, 8, 8), torch.randn(2, 10))), path)
+    program = load(model_of(path), "cpu", Form("fp16"))
+    with pytest.raises(RouteError, match="would not run this model in fp16: 0 of 0"):
+        _torch_audit.check_precision(program, _torch_audit.trace(program, [(2, 3, 8, 8), (2, 10)]))
+
+
+def test_the_audit_sees_an_op_that_stays_in_fp32(model):
+    program = load(model, "cpu", Form("bf16"))
+    ops = [
+        _torch_audit.Op("convolution", "cuda", torch.bfloat16),
+        _torch_audit.Op("addmm", "cuda", torch.float32),
+    ]
+    with pytest.raises(RouteError, match="1 of 2 convolutions and matrix products run in fp32"):
+        _torch_audit.check_precision(program, ops)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_placement_counts_ops_by_device(model, device):
+    session = _torch.TorchSession(model, load(model, device), "eager")
+    assert session.placement() is None  # nothing has run
+    session.run(inputs(2))
+    placement = session.placement()
+    here = _torch.provider_name(torch.device(device).type)
+    # relu, mean, arange, argmax and friends; convolution, batch norm and matrix product at the least
+    assert placement.on(here) >= 8
+    assert placement.source == "torch"
+    assert sum(share.nodes for share in placement.providers) == placement.on(here)
+    assert bool(placement.cpu_nodes) == (device == "cpu")
+
+
+def test_outputs_belong_to_the_caller(model):
+    session = _torch.TorchSession(model, load(model), "eager")
+    first = session.run(inputs(2, seed=1))
+    kept = first["scores"].copy()
+    session.run(inputs(2, seed=2))
+    np.testing.assert_array_equal(first["scores"], kept)
+
+
+def test_inputs_larger_than_a_piece_and_not_contiguous_arrive_whole():
+    wide = np.arange(3 * 700_001, dtype=np.float32).reshape(700_001, 3).T
+    runner = _torch.Runner(lambda x: (x * 2,), torch.device("cpu"), [wide])
+    np.testing.assert_array_equal(runner.run([wide])[0], wide * 2)
+    np.testing.assert_array_equal(runner.run([wide + 1])[0], (wide + 1) * 2)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "says"),
+    [
+        ([(65, 3, 8, 8), (65, 10)], "takes 0 to 64 at axis 0 of image, not 65"),
+        ([(2, 3, 9, 8), (2, 10)], "takes 8 at axis 2 of image, not 9"),
+        ([(2, 3, 8, 8), (3, 10)], "takes 2 at axis 0 of shift, not 3"),
+    ],
+)
+def test_shapes_that_the_program_was_not_exported_for_are_refused(model, shapes, says):
+    with pytest.raises(RouteError, match=says):
+        _torch_program.check_shapes(load(model), shapes)
+
+
+def test_another_version_of_the_file_format_names_both_versions(model, tmp_path):
+    import zipfile
+
+    newer = tmp_path / "newer.pt2"
+    with zipfile.ZipFile(model.exported_program) as source, zipfile.ZipFile(newer, "w") as target:
+        for name in source.namelist():
+            data = source.read(name)
+            if name.endswith("models/model.json"):
+                text = data.decode().replace(f'"{torch.__version__}"', '"9.9.0"')
+                data = text.replace('"schema_version": {"major": ', '"schema_version": {"major": 9').encode()
+            target.writestr(name.replace("net/", "newer/"), data)
+    assert _torch_program.written_by(newer) == "9.9.0"
+    with pytest.raises(RouteError) as caught:
+        load(model_of(newer))
+    assert (
+        f"PyTorch {torch.__version__} cannot load newer.pt2, written by PyTorch 9.9.0" in caught.value.reason
+    )
+    assert caught.value.fix == f"export the model again with PyTorch {torch.__version__}"
+
+
+def test_a_file_that_is_no_exported_program_is_refused(tmp_path):
+    path = tmp_path / "net.pt2"
+    path.write_bytes(b"not a zip")
+    with pytest.raises(RouteError, match=r"cannot load net\.pt2, written by PyTorch \?"):
+        load(model_of(path))
+
+
+def test_a_program_with_other_outputs_than_the_model_is_refused(model):
+    import msgspec
+
+    with pytest.raises(RouteError, match="2 inputs and 2 outputs, the ONNX model 2 and 1"):
+        load(msgspec.structs.replace(model, outputs=model.outputs[:1]))
+
+
+def test_a_weight_left_elsewhere_is_found(model):
+    program = load(model)
+    program.module.line.weight = torch.nn.Parameter(program.module.line.weight.to("meta"))
+    with pytest.raises(RouteError, match=r"1 tensors of the model are not on cpu: line\.weight"):
+        _torch_program.check_device(program.module, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("HIP error: out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: not enough memory"),
+    ],
+)
+def test_every_kind_of_no_memory_is_called_that(error):
+    from wavefit.routes._torch_errors import translated
+
+    with pytest.raises(RouteError, match=r"^out of memory: PyTorch failed"), translated("PyTorch failed"):
+        raise error
+
+
+@pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
+def test_no_memory_on_the_gpu_is_a_route_error(model):
+    program = load(model, "cuda:0")
+    session = _torch.TorchSession(model, program, "eager")
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(1e-9)
+    try:
+        with pytest.raises(RouteError, match="out of memory"):
+            session.run(inputs(64))
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
