@@ -4,8 +4,8 @@ What a query is in each (https://github.com/mlcommons/inference_policies, "Scena
 
 - SingleStream: one whole batch, the next one when it is answered. A batch sweep gives a latency for each batch.
 - MultiStream: eight items at once (a whole batch where the batch is larger), the next eight when they are answered.
-- Offline: all items at once, run in batches. LoadGen's latency of an item is its place in that queue and says nothing,
-  so the latencies given here are those of the batches.
+- Offline: all items at once, a whole number of batches. LoadGen's latency of an item is its place in that queue and
+  says nothing, so the latencies given here are those of the batches.
 - Server: single items that arrive by a Poisson process. Those that wait are run together, up to a whole batch, and
   none waits for others to come.
 
@@ -93,7 +93,7 @@ def _multi_stream(subject: Subject, load: Load) -> ScenarioResult:
         multi_stream_expected_latency_ns=_expected_ns(query_s, load),
     )
     test = loadgen.Test("MultiStream", settings, max(items, len(subject.batches) * subject.batch))
-    report = loadgen.run(test, lambda ids, places: system.answer_together(ids))
+    report = loadgen.run(test, lambda ids, places: system.answer_query(ids))
     result = _result(test, system, report, samples=len(system.spans) * items)
     return _hold_to_target(result, load.target_latency_s)
 
@@ -110,16 +110,8 @@ def _offline(subject: Subject, load: Load) -> ScenarioResult:
         "offline_expected_qps": min(rate, _MOST_QUERIES / (1.1 * load.duration_s)),
     }
     test = loadgen.Test("Offline", settings, len(subject.batches) * batch)
-    count = 0
-
-    def issue(ids: list[int], places: list[int]) -> None:
-        nonlocal count
-        count = len(ids)
-        for first in range(0, len(ids), batch):
-            system.answer(ids[first : first + batch])
-
-    report = loadgen.run(test, issue)
-    return _result(test, system, report, samples=count)
+    report = loadgen.run(test, lambda ids, places: system.answer_all(ids))
+    return _result(test, system, report, samples=len(system.spans) * batch)
 
 
 def _server(subject: Subject, load: Load) -> ScenarioResult:

@@ -46,14 +46,18 @@ class System:
         self._run(self._runs if place is None else place)
         self._complete(ids)
 
-    def answer_together(self, ids: list[int]) -> None:
-        """Answers one query of any number of samples when all are done."""
-        first = len(self.spans)
+    def answer_all(self, ids: list[int]) -> None:
+        """Answers any number of samples, batch by batch, and tells LoadGen when all are done."""
         for _ in range(0, len(ids), self._subject.batch):
             self._run(self._runs)
+        self._complete(ids)
+
+    def answer_query(self, ids: list[int]) -> None:
+        """The same, timed as one."""
+        first = len(self.spans)
+        self.answer_all(ids)
         if len(self.spans) > first:
             self.spans[first:] = [(self.spans[first][0], self.spans[-1][1])]
-        self._complete(ids)
 
     def _run(self, place: int) -> None:
         if self.failure.error is not None:

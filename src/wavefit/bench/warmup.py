@@ -39,7 +39,7 @@ def warm_up(session: Session, batches: Sequence[Arrays], most_s: float, most_run
     """Runs the batches in turn until two windows of runs in a row have the same median, within 5 %.
 
     Args:
-        most_s: ends after this time at the latest, and after at least one run.
+        most_s: ends at the first window after this time; a window has at least five runs.
         most_runs: ends after so many runs at the latest.
 
     Raises:
