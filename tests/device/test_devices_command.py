@@ -35,11 +35,11 @@ def test_a_table_of_80_columns(tmp_path: Path) -> None:
         "gfx1100",
         "discrete",
         "96 CUs",
-        "vram 24.0 GiB",
+        "vram 23.0/24.0 GiB",
         "gpu1",
         "gfx1103",
         "integrated",
-        "gtt 29.3 GiB",
+        "gtt 29.1/29.3 GiB",
     ]
     for text in (*said, "8 cores", "16 threads", "16 GT/s x8", "Ubuntu 24.04.3 LTS"):
         assert text in done.stdout

@@ -42,8 +42,12 @@ def _show(devices: Sequence[Device]) -> None:
     if console.width < _NARROWEST:
         console.width = _NARROWEST
     table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0), show_edge=False)
-    for heading in ("id", "device", "units", "memory", "driver, runtimes"):
-        table.add_column(heading, no_wrap=heading in ("id", "memory", "units"))
+    for heading in ("id", "device", "units", "memory, free/total", "software"):
+        table.add_column(
+            heading,
+            no_wrap=heading not in ("device", "software"),
+            min_width=22 if heading == "device" else None,
+        )
     for device in devices:
         cells = (device.id, _device(device), _units(device), _memory(device), _software(device))
         table.add_row(*(Text(cell) for cell in cells))
@@ -54,11 +58,11 @@ def _show(devices: Sequence[Device]) -> None:
 
 
 def _device(device: Device) -> str:
-    lines = [device.name or "name unknown"]
+    lines = [device.name or f"{(device.vendor or '').upper()} {device.kind.upper()}, name unknown".strip()]
     if device.kind == "gpu":
         where = {True: "integrated", False: "discrete", None: "integrated or not: unknown"}[device.integrated]
         lines.append(f"{device.gfx}, {where}" if device.gfx else where)
-        lines.append(", ".join(part for part in (device.pci_id, device.pci_address) if part))
+        lines.append(" ".join(part for part in (device.pci_address, device.pci_id) if part))
         if device.link is not None and device.link.speed_gts is not None:
             lines.append(f"PCIe {device.link.speed_gts:g} GT/s x{device.link.width or '?'}")
     return "\n".join(line for line in lines if line)
@@ -76,12 +80,10 @@ def _memory(device: Device) -> str:
 
 
 def _pool(pool: Pool) -> str:
-    total = "unknown" if pool.total_bytes is None else f"{pool.total_bytes / 2**30:.1f} GiB"
-    return (
-        f"{pool.name} {total}"
-        if pool.free_bytes is None
-        else f"{pool.name} {total}, {pool.free_bytes / 2**30:.1f} free"
-    )
+    if pool.total_bytes is None:
+        return f"{pool.name} unknown"
+    free = "" if pool.free_bytes is None else f"{pool.free_bytes / 2**30:.1f}/"
+    return f"{pool.name} {free}{pool.total_bytes / 2**30:.1f} GiB"
 
 
 def _software(device: Device) -> str:

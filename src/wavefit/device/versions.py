@@ -34,13 +34,10 @@ def rocm(root: Path) -> str | None:
 
 
 def amdgpu_driver(root: Path) -> str | None:
-    """The driver for people: "amdgpu 6.12.12" where it came with ROCm (DKMS), else "amdgpu of Linux 6.14.0"."""
+    """The driver for people: "amdgpu 6.12.12" where it came with ROCm (DKMS), else "amdgpu in-tree"."""
     if not (root / "sys/module/amdgpu").is_dir():
         return None
-    version, release = _amdgpu(root), kernel(root)
-    if version is not None:
-        return f"amdgpu {version}"
-    return f"amdgpu of Linux {release}" if release else "amdgpu"
+    return f"amdgpu {_amdgpu(root) or 'in-tree'}"
 
 
 def nvidia_driver(root: Path) -> str | None:
