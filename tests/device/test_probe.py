@@ -12,6 +12,7 @@ import pytest
 from fakes import sysfs
 from fakes.sysfs import GIB
 
+from wavefit.device.power import meters
 from wavefit.device.probe import merge, probe
 from wavefit.schema import Device, Link, Pool, Runtime, decode, encode
 
@@ -305,6 +306,7 @@ def test_missing_and_garbled_files_never_raise(tmp_path: Path, seed: int) -> Non
         assert all(pool.total_bytes is None or pool.total_bytes > 0 for pool in device.memory)
         assert device.compute_units is None or device.compute_units > 0
         assert decode(encode(device), Device) == device
+        meters(device)  # nor do they
 
 
 def test_folders_pipes_and_loops_in_place_of_files(tmp_path: Path) -> None:
@@ -318,3 +320,18 @@ def test_folders_pipes_and_loops_in_place_of_files(tmp_path: Path) -> None:
     cpu, gpu = probe(tmp_path)
     assert cpu.name is None
     assert gpu.gfx == "gfx1103"  # KFD still knows it
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_unknown(tmp_path: Path) -> None:
+    sysfs.apu(sysfs.linux(tmp_path))
+    closed = [tmp_path / name for name in ("proc", "etc", "sys/module", "sys/class/kfd")]
+    for folder in closed:
+        folder.chmod(0)
+    try:
+        cpu, gpu = probe(tmp_path)
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
+    assert cpu == Device(id="cpu", kind="cpu")
+    assert (gpu.pci_id, gpu.compute_units, gpu.driver) == ("1002:15bf", None, "amdgpu")

@@ -20,9 +20,10 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print Device records as JSON."),
 ) -> None:
     """List the CPU and the GPUs of this machine: target, memory, link, driver, runtimes."""
+    from wavefit.device.files import exists
     from wavefit.device.probe import probe
 
-    if not (root / "sys").is_dir() and not (root / "proc").is_dir() and root != Path("/"):
+    if root != Path("/") and not any(exists(root / name) for name in ("sys", "proc")):
         raise InputError(
             f"--root {root} is no recorded machine", "give the folder that holds its sys and proc"
         )

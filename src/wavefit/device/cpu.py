@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from wavefit.device.cgroup import cpu_limit, memory_limit
-from wavefit.device.files import read_int, read_pairs, read_text, to_int
+from wavefit.device.files import exists, read_int, read_pairs, read_text, to_int
 from wavefit.device.system import is_machine, machine
 from wavefit.schema import Device, Pool
 
@@ -31,7 +31,7 @@ def cpu(root: Path) -> Device:
         compute_units=cores,
         threads=threads,
         memory=_memory(root),
-        sysfs=str(powercap) if (powercap := root / "sys/class/powercap").is_dir() else None,
+        sysfs=str(powercap) if exists(powercap := root / "sys/class/powercap") else None,
         machine=machine(root),
     )
 

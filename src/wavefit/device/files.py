@@ -30,6 +30,15 @@ def read_text(path: Path) -> str | None:
     return text.strip(" \t\r\n\0") or None
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything at a path; False where that may not be asked."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def read_int(path: Path) -> int | None:
     """A file's whole number, decimal or with 0x. None where it holds anything else ("N/A", "max")."""
     return to_int(read_text(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from wavefit.device.files import read_pairs, read_text
+from wavefit.device.files import exists, read_pairs, read_text
 
 
 def is_machine(root: Path) -> bool:
@@ -30,7 +30,7 @@ def machine(root: Path) -> str | None:
         return f"Windows {platform.release()} ({release})"
     parts = [part for part in (name, f"{system} {release}" if release else "") if part]
     if is_wsl(root):
-        parts.append("WSL with /dev/dxg" if (root / "dev/dxg").exists() else "WSL without /dev/dxg")
+        parts.append("WSL with /dev/dxg" if exists(root / "dev/dxg") else "WSL without /dev/dxg")
     return ", ".join(parts) or None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wavefit.device.files import children, read_text
+from wavefit.device.files import children, exists, read_text
 from wavefit.device.system import kernel
 
 
@@ -35,7 +35,7 @@ def rocm(root: Path) -> str | None:
 
 def amdgpu_driver(root: Path) -> str | None:
     """The driver for people: "amdgpu 6.12.12" where it came with ROCm (DKMS), else "amdgpu in-tree"."""
-    if not (root / "sys/module/amdgpu").is_dir():
+    if not exists(root / "sys/module/amdgpu"):
         return None
     return f"amdgpu {_amdgpu(root) or 'in-tree'}"
 
