@@ -40,7 +40,7 @@ class NativeOutput:
                 status = os.fstat(descriptor)
             except OSError:  # closed: nothing can be written there
                 continue
-            if not stat.S_ISREG(status.st_mode) or not Path(f"/proc/self/fd/{descriptor}").exists():
+            if not stat.S_ISREG(status.st_mode) or not os.access(f"/proc/self/fd/{descriptor}", os.R_OK):
                 self._redirect(descriptor)
             elif status.st_ino not in seen:
                 seen.add(status.st_ino)
@@ -89,11 +89,11 @@ def _package_of(library: str) -> str:
     if library.startswith("libvulkan"):
         return "sudo apt install libvulkan1 mesa-vulkan-drivers"
     if library.startswith("libmigraphx"):
-        return "install ROCm 7 and then: sudo apt install migraphx"
+        return "sudo apt install migraphx (after ROCm: https://rocm.docs.amd.com)"
     if library.startswith("libamdhip64.so."):
         return f"install ROCm {library.rpartition('.')[2]}: https://rocm.docs.amd.com"
     if library.startswith(("libhip", "libroc", "libMIOpen", "libhsa")):
-        return "install the ROCm version that this package was built for: https://rocm.docs.amd.com"
+        return "install ROCm in the version that this package was built for: https://rocm.docs.amd.com"
     return f"install the system package that holds {library}"
 
 

@@ -22,6 +22,9 @@ from wavefit.schema import Model, Placement, TensorSpec
 __all__ = ["CPU", "OrtSession", "Provider", "installed", "read_profile", "version"]
 
 CPU = "CPUExecutionProvider"
+Problem = tuple[str, str]
+"""Why something cannot be used, and the fix."""
+
 _PROFILED_RUNS = 2
 _ERRORS_ONLY = 3
 
@@ -126,6 +129,14 @@ class OrtSession(Session):
     def _close_impl(self) -> None:
         self._session = None
         self._last_inputs = None
+
+
+def refuse(problem: Problem | None) -> None:
+    """Raises:
+    RouteError: there is a problem.
+    """
+    if problem is not None:
+        raise RouteError(*problem)
 
 
 def check_used(placement: Placement, provider: str) -> None:

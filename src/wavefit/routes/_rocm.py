@@ -53,7 +53,7 @@ def no_gpu(devices: Sequence[Device]) -> tuple[str, str] | None:
     if not amd_gpus(devices):
         return (
             "no AMD GPU is among the devices",
-            "run on a machine with an AMD GPU: wavefit doctor says what is seen",
+            "use --route ort_cpu, or load the GPU's driver: sudo modprobe amdgpu",
         )
     return None
 

@@ -18,7 +18,7 @@ _PACKAGE = "onnxruntime-directml"
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    problem = _problem(devices)
+    problem = _setup_problem() or _gpus.no_gpu(devices)
     if problem:
         return [Unsupported(route=_NAME, reason=problem[0], fix=problem[1])]
     return [
@@ -28,11 +28,11 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
     ]
 
 
-def _problem(devices: Sequence[Device]) -> tuple[str, str] | None:
+def _setup_problem() -> _ort.Problem | None:
     if platform.system() != "Windows":
         instead = "ort_migraphx or ort_webgpu" if platform.system() == "Linux" else "ort_webgpu"
         return f"DirectML is a part of Windows, this is {platform.system()}", f"use --route {instead}"
-    return _gpus.no_gpu(devices) or _packages.problem(_PACKAGE, "directml")
+    return _packages.problem(_PACKAGE, "directml")
 
 
 def _plan(
@@ -53,6 +53,7 @@ def _index(device: Device) -> int | None:
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+    _ort.refuse(_setup_problem())
     provider = _ort.Provider(_PROVIDER, _options(device), configure=_configure, shapes=plan.shapes)
     return _ort.OrtSession(model, provider, workdir)
 

@@ -49,11 +49,14 @@ _NO_BF16 = ("gfx1030",)  # RDNA 2's instruction set has no bf16 arithmetic
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    problem = _rocm.no_gpu(devices) or _packages.problem(_PACKAGE, "migraphx")
-    problem = problem or _override_problem(os.environ) or _model_problem(model)
+    problem = _rocm.no_gpu(devices) or _setup_problem() or _model_problem(model)
     if problem:
         return [Unsupported(route=_NAME, reason=problem[0], fix=problem[1])]
     return [plan for device in _rocm.amd_gpus(devices) for plan in _plans_on(device, model, request)]
+
+
+def _setup_problem() -> _ort.Problem | None:
+    return _packages.problem(_PACKAGE, "migraphx") or _override_problem(os.environ)
 
 
 def _plans_on(device: Device, model: Model, request: Request) -> list[Plan | Unsupported]:
@@ -72,7 +75,7 @@ def _plan(device: Device, model: Model, request: Request, precision: Precision) 
     return Plan(route=_NAME, device=device.id, precision=precision, batch=batch, shapes=shapes)
 
 
-def _target_problem(gfx: str | None, rocm: str | None) -> tuple[str, str] | None:
+def _target_problem(gfx: str | None, rocm: str | None) -> _ort.Problem | None:
     """Why MIGraphX cannot run on a target, as far as a source says so. An unknown target or ROCm is tried."""
     if gfx is None:
         return None
@@ -88,7 +91,7 @@ def _target_problem(gfx: str | None, rocm: str | None) -> tuple[str, str] | None
     return None
 
 
-def _precision_problem(device: Device, precision: Precision) -> tuple[str, str] | None:
+def _precision_problem(device: Device, precision: Precision) -> _ort.Problem | None:
     if precision == "fp32":
         return None
     if precision == "int8":
@@ -104,7 +107,7 @@ def _precision_problem(device: Device, precision: Precision) -> tuple[str, str] 
     return None
 
 
-def _override_problem(environment: Mapping[str, str]) -> tuple[str, str] | None:
+def _override_problem(environment: Mapping[str, str]) -> _ort.Problem | None:
     """The provider lets these variables win over a session's own options, and says so only in its log."""
     for name in environment:
         if re.fullmatch(r"ORT_MIGRAPHX_(\w+_ENABLE|EXHAUSTIVE_TUNE|(MODEL_)?CACHE_PATH)", name):
@@ -112,7 +115,7 @@ def _override_problem(environment: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def _model_problem(model: Model) -> tuple[str, str] | None:
+def _model_problem(model: Model) -> _ort.Problem | None:
     for spec in (*model.inputs, *model.outputs):
         if spec.dtype in ("string", "complex64", "complex128"):
             return (
@@ -128,6 +131,7 @@ def _refuse(device: Device, reason: str, fix: str) -> Unsupported:
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     """MIGraphX compiles for the plan's shapes alone: the session takes no others."""
+    _ort.refuse(_setup_problem())
     options = {"device_id": str(_rocm.hip_index(device, probe()))}
     if plan.precision != "fp32":
         options[_SWITCHES[plan.precision]] = "1"

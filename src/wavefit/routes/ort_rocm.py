@@ -22,8 +22,7 @@ _INSTEAD = "use --route ort_migraphx (pip uninstall -y onnxruntime-rocm && pip i
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    problem = _rocm.no_gpu(devices) or _version_problem(_rocm.rocm_version())
-    problem = problem or _packages.problem(_PACKAGE, "rocm")
+    problem = _rocm.no_gpu(devices) or _setup_problem()
     if problem:
         return [Unsupported(route=_NAME, reason=problem[0], fix=problem[1])]
     return [
@@ -43,19 +42,24 @@ def _plan(device: Device, model: Model, request: Request, precision: Precision) 
     return Plan(route=_NAME, device=device.id, batch=batch, shapes=bind(model, batch, request.sizes))
 
 
-def _version_problem(rocm: str | None) -> tuple[str, str] | None:
+def _setup_problem() -> _ort.Problem | None:
+    return _version_problem(_rocm.rocm_version()) or _packages.problem(_PACKAGE, "rocm")
+
+
+def _version_problem(rocm: str | None) -> _ort.Problem | None:
     if rocm is not None and _rocm.numbers(rocm)[:2] > _LAST_ROCM:
         return f"AMD ended ONNX Runtime's ROCm provider with ROCm 7.0, this is ROCm {rocm}", _INSTEAD
     return None
 
 
-def _target_problem(gfx: str | None) -> tuple[str, str] | None:
+def _target_problem(gfx: str | None) -> _ort.Problem | None:
     if gfx is not None and gfx not in _TARGETS:
         return f"onnxruntime-rocm has no kernels for {gfx} (it has {', '.join(_TARGETS)})", _INSTEAD
     return None
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+    _ort.refuse(_setup_problem())
     options = {"device_id": str(_rocm.hip_index(device, probe()))}
     return _ort.OrtSession(model, _ort.Provider(_PROVIDER, options), workdir)
 

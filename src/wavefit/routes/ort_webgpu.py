@@ -39,7 +39,7 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
     ]
 
 
-def _package_problem() -> tuple[str, str] | None:
+def _package_problem() -> _ort.Problem | None:
     found = _packages.installed()
     if _packages.version(_PLUGIN) is None and _BUILD not in found:
         if sys.version_info < _PYTHON_NEEDS:
@@ -73,6 +73,7 @@ def _plan(
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+    _ort.refuse(_package_problem())
     if platform.system() == "Linux":
         _check_adapter(device, _vulkan.adapters())
     return _open(model, _power_preference(device), workdir)
