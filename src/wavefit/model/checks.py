@@ -58,8 +58,11 @@ def check_text(model: Any) -> None:
         texts += [node.name, node.op_type, node.domain, *node.input, *node.output]
         texts += [attribute.name for attribute in node.attribute]
     for graph in graphs:
-        for entry in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-            texts.append(entry.name)
+        for entry in (*graph.input, *graph.output, *graph.value_info):
+            texts += [entry.name, *(dim.dim_param for dim in entry.type.tensor_type.shape.dim)]
+    for item in walk.stored(model):
+        texts.append(item.tensor.name)
+        texts += [text for entry in item.tensor.external_data for text in (entry.key, entry.value)]
     for function in model.functions:
         texts += [function.name, function.domain, *(entry.domain for entry in function.opset_import)]
     if any(isinstance(text, bytes) for text in texts):

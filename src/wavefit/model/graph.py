@@ -73,6 +73,13 @@ def called(node: Any) -> str:
     )
 
 
+def printable(text: str, longest: int = 500) -> str:
+    """Text out of a file or another program's message, fit for one line."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    line = " ".join(line.split())
+    return line if len(line) <= longest else f"{line[:longest]}..."
+
+
 def opset(model: Any) -> int | None:
     """The version of the default operator set, or None where the model imports none."""
     return next((entry.version for entry in model.opset_import if entry.domain in DEFAULT_DOMAINS), None)

@@ -47,7 +47,7 @@ def infer(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, dict[
     try:
         proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())[:300]
+        said = walk.printable(str(error), 300)
         raise InputError(f"{path}: these input shapes do not go through the model: {said}") from error
     return proto, dict(_values(proto.graph))
 

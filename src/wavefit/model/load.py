@@ -31,7 +31,7 @@ def load(path: Path) -> Model:
     try:
         return _load(path, proto)
     except InputError as error:
-        raise InputError(f"{path}: {error.what}", error.fix) from error
+        raise InputError(f"{path}: {walk.printable(error.what)}", walk.printable(error.fix)) from error
 
 
 def parse(path: Path) -> Any:
@@ -114,8 +114,8 @@ def _check_onnx(path: Path) -> None:
     try:
         onnx.checker.check_model(str(path))
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split("==> Context")[0].split()).rstrip(".")
-        raise InputError(f"the ONNX checker says: {said[:_LONGEST]}", "export the model again") from error
+        said = walk.printable(str(error).split("==> Context")[0], _LONGEST).rstrip(".")
+        raise InputError(f"the ONNX checker says: {said}", "export the model again") from error
 
 
 def _weigh(proto: Any) -> tuple[int, int]:

@@ -150,10 +150,11 @@ def external_path(item: Stored, location: str, folder: Path) -> Path:
             f"{item.label} takes its data from {path}, which cannot be read: {error.strerror}",
             "put the data file back beside the model",
         ) from error
+    linked, regular = stat.S_ISLNK(info.st_mode), stat.S_ISREG(info.st_mode)
     # The package onnx and ONNX Runtime refuse linked data too, as it may lead to any file of the machine.
-    if stat.S_ISLNK(info.st_mode) or not inside or (stat.S_ISREG(info.st_mode) and info.st_nlink > 1):
+    if linked or (regular and (info.st_nlink > 1 or not inside)):
         raise InputError(f"{path}, the data of {item.label}, is a link", "copy the real file there: cp -L")
-    if not stat.S_ISREG(info.st_mode) or not os.access(path, os.R_OK):
+    if not regular or not os.access(path, os.R_OK):
         raise InputError(
             f"{path}, the data of {item.label}, is not a readable file", "copy the real file there"
         )
