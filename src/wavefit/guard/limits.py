@@ -38,10 +38,12 @@ class Limits:
     Args:
         precision: the plan's.
         reference_roundoff: of the file's own arithmetic: 2^-24 for an fp32 model.
+        reference_error: of the fp32 reference against float64, for tensors that have no float64 of their own.
     """
 
     precision: Precision
     reference_roundoff: float = ROUNDOFF["fp32"]
+    reference_error: float | None = None
 
     @property
     def roundoff(self) -> float:
@@ -60,6 +62,8 @@ class Limits:
 
     def allowed(self, reference_error: float | None) -> float:
         """Most relative L2 error, given the fp32 reference's own against float64."""
+        if reference_error is None:
+            reference_error = self.reference_error
         if reference_error is None or self.precision == "int8":
             return self.bound
         scaled = self.factor * max(reference_error, self.reference_roundoff)
