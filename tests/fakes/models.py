@@ -21,7 +21,7 @@ def value(
 
 
 def weight(name: str, array: np.ndarray) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.ascontiguousarray(array), name)
+    return numpy_helper.from_array(np.asarray(array, order="C"), name)
 
 
 def model(

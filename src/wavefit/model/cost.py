@@ -14,7 +14,7 @@ from wavefit.model.flops.movement import PICKS, VIEWS
 from wavefit.model.flops.operation import Operation, Shape
 from wavefit.model.graph import DEFAULT_DOMAINS
 from wavefit.model.inference import Value, infer
-from wavefit.schema import Cost, Model, NodeCost
+from wavefit.schema import Cost, Model, NodeCost, TensorSpec
 
 
 def cost(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
@@ -31,8 +31,7 @@ def cost(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
         InputError: an input has no shape here, or the shapes cannot go through the model's nodes.
     """
     for spec in model.inputs:
-        if spec.name not in shapes:
-            raise InputError(f"input {spec.name!r} of {model.name} was given no shape")
+        _check_shape(model, spec, shapes.get(spec.name))
     proto, values = infer(Path(model.path), shapes)
     nodes = tuple(_node(node, values) for node in proto.graph.node)
     unknown = Counter(node.op for node in nodes if node.flops is None)
@@ -43,6 +42,19 @@ def cost(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
         bytes=sum(node.bytes or 0 for node in nodes),
         unknown=tuple(f"{op} ({count} node{'s' * (count > 1)})" for op, count in unknown.most_common()),
     )
+
+
+def _check_shape(model: Model, spec: TensorSpec, given: Shape | None) -> None:
+    if given is None:
+        raise InputError(f"input {spec.name!r} of {model.name} was given no shape")
+    declared = spec.shape if spec.shape is not None else given
+    fits = len(declared) == len(given) and all(
+        want == have for want, have in zip(declared, given, strict=True) if isinstance(want, int)
+    )
+    if not fits:
+        raise InputError(
+            f"input {spec.name!r} of {model.name} was given shape {list(given)}, it is {list(declared)}"
+        )
 
 
 def _node(node: Any, values: Mapping[str, Value]) -> NodeCost:

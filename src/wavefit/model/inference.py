@@ -38,10 +38,11 @@ def infer(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, dict[
         InputError: the shapes cannot go through the model's nodes.
     """
     import onnx
+    from onnx import inliner
 
     proto = parse(path)
     if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+        proto = inliner.inline_local_functions(proto)
     _lighten(proto, path.parent)
     _substitute(proto.graph, shapes)
     try:
