@@ -101,8 +101,11 @@ def differences(entries: Sequence[Entry]) -> list[str]:
         ("precisions", lambda record: record.plan.precision),
         ("batches", lambda record: str(record.plan.batch)),
         ("input shapes", _shapes),
-        ("latency scenarios", lambda record: _traffic(record.measurement and record.measurement.latency)),
-        ("throughput scenarios", lambda record: _traffic(record.measurement and record.measurement.throughput)),
+        ("latency scenarios", lambda record: _traffic(record.measurement.latency if record.measurement else None)),
+        (
+            "throughput scenarios",
+            lambda record: _traffic(record.measurement.throughput if record.measurement else None),
+        ),
         ("power meters", _meter),
     )  # fmt: skip
     found = []

@@ -55,5 +55,5 @@ def _linear_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next((s * unit for s in (1, 2, 2.5, 5, 10) if s * unit >= rough), 10 * unit)
     first = math.ceil(low / step)
-    ticks = (index * step for index in range(first, first + most + 1))
+    ticks = (index * step for index in range(first, first + most))
     return tuple(tick for tick in ticks if low <= tick <= high)
