@@ -1,0 +1,51 @@
+"""``wavefit export``: an ONNX file with a dynamic batch, proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wavefit.cli._options import Json, ModelArgument
+
+Texts = list[str] | None
+
+
+def command(
+    model: ModelArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")],
+    input: Annotated[
+        Texts, typer.Option(metavar="NAME:SHAPE[:TYPE]", help="An input of the module: x:1x3x224x224.")
+    ] = None,
+    output_name: Annotated[
+        Texts, typer.Option(metavar="NAME", help="A name for each output, in order.")
+    ] = None,
+    dynamic: Annotated[
+        Texts, typer.Option(metavar="NAME:AXIS", help="Another size that may vary: x:2 for the height.")
+    ] = None,
+    opset: Annotated[int | None, typer.Option(help="ONNX operator set; 18 unless given.")] = None,
+    dynamic_batch: Annotated[
+        bool, typer.Option("--dynamic-batch", help="Reopen the frozen batch of an .onnx file.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the random inputs of the proof.")] = 0,
+    json: Json = False,
+) -> None:
+    """Turn a PyTorch module into ONNX with a dynamic batch, or reopen an ONNX file whose batch is frozen.
+
+    Nothing is written unless the new file answers as its source does at batches 1, 2, 3 and 5 (relative L2 at most
+    1e-4), and at a second height and width where those may vary.
+    """
+    from wavefit.model.inputs import parse_axes, parse_inputs
+    from wavefit.model.source import Options, export_model
+    from wavefit.schema import pretty
+
+    options = Options(
+        inputs=parse_inputs(input or []),
+        outputs=tuple(output_name or ()),
+        dynamic=parse_axes(dynamic or []),
+        opset=opset,
+        seed=seed,
+    )
+    made = export_model(model, options, output, dynamic_batch, lambda text: typer.echo(text, err=True))
+    typer.echo(pretty(made) if json else made.summary)

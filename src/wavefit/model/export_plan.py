@@ -1,0 +1,176 @@
+"""What an export runs and proves: names, dynamic axes, the example, and the source's answers at several batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from wavefit.errors import InputError
+from wavefit.model import torch_export
+from wavefit.model.inputs import random_array
+from wavefit.model.prove import BATCHES, Case
+from wavefit.model.torch_export import DEFAULT_OPSET, Wanted
+from wavefit.model.torch_source import TorchSource, attempt, described
+from wavefit.schema import Struct, TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BATCH = "batch"
+EXAMPLE_BATCH = 2  # exporters take a size of 1 for a constant
+_OPSETS = range(7, 26)
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the user asked export for."""
+
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[str, ...] = ()  # their names
+    dynamic: tuple[tuple[str, int], ...] = ()  # (input, axis), beside the batch
+    opset: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A source with everything that both exporters need."""
+
+    source: TorchSource
+    wanted: Wanted
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...]
+
+
+def check_options(source: TorchSource, options: Options) -> None:
+    if options.opset is not None and options.opset not in _OPSETS:
+        raise InputError(f"--opset {options.opset} is unknown", f"give {_OPSETS.start} to {_OPSETS.stop - 1}")
+    specs = {spec.name: spec for spec in source.inputs}
+    for name, axis in options.dynamic:
+        if name not in specs:
+            raise InputError(
+                f"--dynamic {name}:{axis}: there is no input {name!r}", f"there are: {', '.join(specs)}"
+            )
+        if axis not in range(1, len(specs[name].shape or ())):
+            raise InputError(
+                f"--dynamic {name}:{axis}: {name} has axes 1 to {len(specs[name].shape or ()) - 1} beside the batch"
+            )
+    for spec in source.inputs if source.module is not None else ():
+        named = [dim for dim in (spec.shape or ())[1:] if not isinstance(dim, int)]
+        if spec.shape is None or named:
+            raise InputError(
+                f"input {spec.name!r} needs a size for {named[0] if named and named[0] else '?'} to be run with",
+                f"give a number, and --dynamic {spec.name}:AXIS where it may vary",
+            )
+
+
+def named(source: TorchSource, options: Options) -> TorchSource:
+    """A program's inputs get the user's names; its symbols become "batch" and "INPUT_AXIS"."""
+    if source.program is None:
+        return source
+    if options.dynamic:
+        raise InputError("--dynamic: the dynamic sizes of an exported program were chosen when it was made")
+    given = options.inputs or source.inputs
+    if len(given) != len(source.inputs):
+        raise InputError(
+            f"{source.spec} has {len(source.inputs)} inputs, not {len(given)}",
+            f"they are: {', '.join(spec.name for spec in source.inputs)}",
+        )
+    names = [spec.name for spec in given]
+    specs = [replace_spec(spec, name=name) for spec, name in zip(source.inputs, names, strict=True)]
+    return replace(source, inputs=tuple(specs))
+
+
+def make_plan(source: TorchSource, options: Options) -> Plan:
+    axes = _axes(source, options)
+    cases, notes = [], list(source.notes)
+    for batch, grow in _settings(source, axes):
+        cases.append(_case(source, axes, batch, grow, options.seed))
+    if cases[0].batch != 1:
+        notes.append(f"the program takes batches from {source.min_batch}: proven from there")
+    count = len(cases[0].expected)
+    if options.outputs and len(options.outputs) != count:
+        raise InputError(f"{source.spec} has {count} outputs, {len(options.outputs)} names were given")
+    names = torch_export.output_names(source, count, options.outputs)
+    example = next((case for case in cases if case.batch == EXAMPLE_BATCH), cases[0])
+    wanted = Wanted(
+        example=tuple(example.inputs.values()),
+        axes=axes,
+        outputs=names,
+        opset=options.opset or DEFAULT_OPSET,
+        external=torch_export.weight_bytes(source) > torch_export.EXTERNAL_BYTES,
+    )
+    return Plan(source, wanted, tuple(cases), tuple(notes))
+
+
+def _axes(source: TorchSource, options: Options) -> tuple[dict[int, str], ...]:
+    if source.program is not None:
+        return tuple(
+            {
+                axis: BATCH if not axis else f"{spec.name}_{axis}"
+                for axis, dim in enumerate(spec.shape or ())
+                if not isinstance(dim, int)
+            }
+            for spec in source.inputs
+        )
+    asked: list[dict[int, str]] = []
+    for spec, batched in zip(source.inputs, torch_export.batch_axes(source.inputs), strict=True):
+        extra = {axis: _axis_name(spec, axis) for name, axis in options.dynamic if name == spec.name}
+        asked.append({**({0: BATCH} if batched else {}), **dict(sorted(extra.items()))})
+    if not any(asked):
+        raise InputError(
+            f"{source.spec}: its inputs are scalars, so there is no batch", "give an input with a batch axis"
+        )
+    return tuple(asked)
+
+
+def _axis_name(spec: TensorSpec, axis: int) -> str:
+    if len(spec.shape or ()) == 4 and axis > 1:
+        return f"{spec.name}_{'height' if axis == 2 else 'width'}"
+    return f"{spec.name}_{axis}"
+
+
+def _settings(source: TorchSource, axes: Sequence[Mapping[int, str]]) -> list[tuple[int, bool]]:
+    """(batch, whether the other dynamic sizes are larger than in the example)."""
+    if not any(0 in found for found in axes):
+        return [(0, False)]  # a program with a fixed batch
+    batches = [(batch, False) for batch in BATCHES if batch >= source.min_batch]
+    more = any(axis for found in axes for axis in found)
+    return [*batches, *([(3, True)] if more and source.program is None else [])]
+
+
+def _case(source: TorchSource, axes: Sequence[Mapping[int, str]], batch: int, grow: bool, seed: int) -> Case:
+    import numpy as np
+
+    rng = np.random.default_rng(seed + batch)
+    arrays = {}
+    for spec, free in zip(source.inputs, axes, strict=True):
+        shape = tuple(_size(dim, axis, free, batch, grow) for axis, dim in enumerate(spec.shape or ()))
+        arrays[spec.name] = random_array(spec, shape, rng, source.index_limit)
+    with attempt() as tried:
+        expected = source.run(list(arrays.values()))
+    if tried.error is not None:
+        shapes = ", ".join(f"{name} of {'x'.join(map(str, array.shape))}" for name, array in arrays.items())
+        raise InputError(
+            f"{source.spec} itself does not run on {shapes}: {described(tried.error)}",
+            "check --input, and that the module takes any batch" if batch != 1 else "check --input",
+        )
+    if not expected:
+        raise InputError(f"{source.spec} returns no tensor", "return tensors from forward")
+    return Case(batch=batch or _first(arrays), inputs=arrays, expected=expected)
+
+
+def _size(dim: Any, axis: int, free: Mapping[int, str], batch: int, grow: bool) -> int:
+    if axis == 0 and 0 in free:
+        return batch
+    if not isinstance(dim, int):
+        return 64 if axis else 1  # another symbol of a program: any size will do
+    return dim + max(32, dim // 4 // 32 * 32) if grow and axis in free else dim
+
+
+def _first(arrays: Mapping[str, np.ndarray]) -> int:
+    return next((array.shape[0] for array in arrays.values() if array.ndim), 1)
+
+
+def replace_spec(spec: TensorSpec, name: str) -> TensorSpec:
+    return TensorSpec(name=name, dtype=spec.dtype, shape=spec.shape)
