@@ -1,0 +1,371 @@
+"""The order of the main job."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from time import monotonic
+from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from wavefit import __version__, routes
+from wavefit.bench import child
+from wavefit.bench.prepare import Prepared, Preparing, Resolving
+from wavefit.bench.sweep import why_stop
+from wavefit.bench.trial import Trial, Trialled
+from wavefit.bundle.journal import Journal
+from wavefit.bundle.read import is_bundle, model_of, picked
+from wavefit.bundle.write import write_bundle
+from wavefit.choice import choose
+from wavefit.device.probe import probe
+from wavefit.errors import InputError, RouteError
+from wavefit.model.samples import fixed_batch
+from wavefit.model.shapes import bind
+from wavefit.report.page import render
+from wavefit.schema import (
+    Bundle,
+    Choice,
+    Device,
+    Failure,
+    Model,
+    Plan,
+    Record,
+    Request,
+    Skipped,
+    Struct,
+    TensorSpec,
+    Unsupported,
+    fingerprint,
+)
+
+T = TypeVar("T", bound=Struct)
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What one call of optimize is to do.
+
+    Args:
+        model: a file, or ``package.module:factory``.
+        inputs: shapes that the model itself does not tell.
+        folder: the bundle's.
+        command: repeats it.
+    """
+
+    model: str
+    inputs: tuple[TensorSpec, ...] = ()
+    request: Request = Request()
+    folder: str
+    command: str
+
+
+class Progress(Protocol):
+    """Tells people what is happening."""
+
+    def say(self, text: str) -> None:
+        """A short clause about what is being done now."""
+
+    def done(self, record: Record, again: bool) -> None:
+        """One plan has its record; ``again``: an earlier run had made it."""
+
+
+def optimize(order: Order, progress: Progress) -> tuple[Bundle, list[Record]]:
+    """Takes a model to a proven, measured, packed result.
+
+    Each record is on disk before the next plan starts; the same order again goes on from there.
+
+    Raises:
+        InputError: the model, its data or an option is bad. Nothing is left behind then.
+        RouteError: the model could not be brought to ONNX, or no reference could be run.
+    """
+    folder = Path(order.folder)
+    fresh = not folder.exists()
+    try:
+        with Journal(folder) as journal:
+            return _optimize(order, journal, progress)
+    except InputError:
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def bench(order: Order, progress: Progress) -> tuple[list[Record], tuple[Unsupported, ...]]:
+    """Measures a model's plans, or a bundle's pick again on this machine, and keeps nothing.
+
+    Returns:
+        The records, and the refusals of the routes that cannot run it here.
+
+    Raises:
+        InputError: the model, its data or an option is bad.
+        RouteError: the model could not be brought to ONNX, or no reference could be run.
+    """
+    with tempfile.TemporaryDirectory(prefix="wavefit-") as folder, Journal(Path(folder)) as journal:
+        if is_bundle(order.model) and not order.request.routes:
+            pick = picked(Path(order.model))
+            order = replace(order, request=replace(order.request, routes=(pick.plan.route,)))
+        tried = _try_all(order, journal, progress)
+        return tried.records, tried.refusals
+
+
+def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundle, list[Record]]:
+    tried = _try_all(order, journal, progress)
+    choice = choose(tried.records, tried.refusals, tried.request)
+    draft = _draft(order, tried, choice)
+    progress.say("packing the bundle")
+    return write_bundle(journal.folder, draft, tried.model, tried.records, render), tried.records
+
+
+class _Tried(Struct, frozen=True, kw_only=True):
+    """All that was found out about a model on this machine."""
+
+    model: Model
+    request: Request
+    devices: tuple[Device, ...]
+    refusals: tuple[Unsupported, ...]
+    records: list[Record]
+    skipped: list[Skipped]
+
+
+def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
+    devices = select(probe(), order.request.devices)
+    work = _Work(journal.work / "tmp", order.request.deadline_s, progress)
+    model = _resolve(order, journal, work)
+    request = settle(order.request, model)
+    prepared = _prepare(model, request, journal, work)
+    answers = candidates(devices, model, request)
+    refusals = tuple(answer for answer in answers if isinstance(answer, Unsupported))
+    trials = _Trials(model, request, prepared, journal, work, progress)
+    for plan in (answer for answer in answers if isinstance(answer, Plan)):
+        trials.sweep(plan, next(device for device in devices if device.id == plan.device))
+    return _Tried(
+        model=model,
+        request=request,
+        devices=devices,
+        refusals=refusals,
+        records=trials.records,
+        skipped=trials.skipped,
+    )
+
+
+def select(devices: tuple[Device, ...], ids: tuple[str, ...]) -> tuple[Device, ...]:
+    """The devices asked for; all where none is named.
+
+    Raises:
+        InputError: there is no such device.
+    """
+    known = {device.id for device in devices}
+    for name in ids:
+        if name not in known:
+            raise InputError(
+                f"there is no device {name!r} here", f"this machine has {', '.join(sorted(known))}"
+            )
+    return tuple(device for device in devices if not ids or device.id in ids)
+
+
+def settle(request: Request, model: Model) -> Request:
+    """The request with batches that the model can take: a frozen batch is the only one.
+
+    Raises:
+        InputError: another batch was asked of a model with a frozen one, or a route that is not known.
+    """
+    for name in request.routes:
+        if name not in routes.names():
+            raise InputError(f"there is no route {name!r}", f"the routes are {', '.join(routes.names())}")
+    frozen = fixed_batch(model)
+    batches = (
+        (frozen,) if frozen is not None and request.batches == (1,) else tuple(sorted(set(request.batches)))
+    )
+    for batch in batches:
+        bind(model, batch, request.sizes)
+    return replace(request, batches=batches)
+
+
+def candidates(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
+    """Every route's answers, in the routes' order."""
+    names = request.routes or routes.names()
+    return [answer for name in names for answer in routes.get(name).plans(devices, model, request)]
+
+
+def _resolve(order: Order, journal: Journal, work: _Work) -> Model:
+    if is_bundle(order.model):
+        return model_of(Path(order.model), picked(Path(order.model)))
+    payload = Resolving(model=order.model, inputs=order.inputs, folder=str(journal.work / "model"))
+    return work.must("wavefit.bench.prepare:resolve_model", payload, Model, f"reading {order.model}")
+
+
+def _prepare(model: Model, request: Request, journal: Journal, work: _Work) -> Prepared:
+    payload = Preparing(model=model, request=request, folder=str(journal.work / "reference"))
+    return work.must("wavefit.bench.prepare:prepare", payload, Prepared, "reference")
+
+
+class _Trials:
+    """Tries plans one after the other, each in a child process, and keeps their records."""
+
+    def __init__(
+        self,
+        model: Model,
+        request: Request,
+        prepared: Prepared,
+        journal: Journal,
+        work: _Work,
+        progress: Progress,
+    ) -> None:
+        self.records: list[Record] = []
+        self.skipped: list[Skipped] = []
+        self._model = model
+        self._request = request
+        self._prepared = prepared
+        self._journal = journal
+        self._work = work
+        self._progress = progress
+        self._started = monotonic()
+
+    def sweep(self, first: Plan, device: Device) -> None:
+        """Tries one way to run the model at every batch, until that is no longer worthwhile."""
+        done: list[Record] = []
+        for plan in self._at_every_batch(first):
+            reason = self._why_not(plan, done, device)
+            if reason is not None:
+                self.skipped.append(Skipped(plan=plan, reason=reason))
+                continue
+            record = self._record(plan, device)
+            done.append(record)
+            self.records.append(record)
+
+    def _at_every_batch(self, plan: Plan) -> Iterator[Plan]:
+        for batch in self._request.batches:
+            shapes = bind(self._model, batch, self._request.sizes)
+            yield replace(plan, batch=batch, shapes=shapes)
+
+    def _why_not(self, plan: Plan, done: Sequence[Record], device: Device) -> str | None:
+        budget = self._request.budget_s
+        if budget is not None and monotonic() - self._started > budget:
+            return f"the budget of {budget:g} s was spent"
+        return why_stop(done, plan.batch, _free_bytes(device))
+
+    def _record(self, plan: Plan, device: Device) -> Record:
+        versions = {**routes.get(plan.route).versions(), "wavefit": __version__}
+        key = record_key(plan, device, self._model, versions, self._request, self._prepared.digest)
+        known = self._journal.find(key)
+        if known is not None and _still_holds(known, self._request.deadline_s):
+            self._progress.done(known, again=True)
+            return known
+        record = self._try(plan, device, key, versions)
+        self._journal.append(record)
+        self._progress.done(record, again=False)
+        return record
+
+    def _try(self, plan: Plan, device: Device, key: str, versions: dict[str, str]) -> Record:
+        payload = Trial(
+            plan=plan,
+            device=device,
+            model=self._model,
+            request=self._request,
+            reference=self._prepared.folder,
+            reference_score=self._prepared.score,
+        )
+        answer = self._work.run("wavefit.bench.trial:run_trial", payload, Trialled, plan.label)
+        record = Record(
+            key=key, created=now(), device=device, model=self._model, plan=plan, versions=versions
+        )
+        if isinstance(answer, Failure):
+            return replace(record, failure=answer)
+        return replace(
+            record,
+            verdict=answer.verdict,
+            placement=answer.placement,
+            measurement=answer.measurement,
+            failure=answer.failure,
+        )
+
+
+def record_key(
+    plan: Plan, device: Device, model: Model, versions: dict[str, str], request: Request, digest: str
+) -> str:
+    """A hash of what a result depends on: while it stays the same, the plan is not measured again."""
+    machine = (
+        device.id,
+        device.name,
+        device.gfx,
+        device.pci_id,
+        device.driver,
+        device.compute_units,
+        device.threads,
+    )
+    what = replace(plan, predicted=None)
+    how = (request.load, request.data.metric, request.max_drop, request.require_gpu)
+    return fingerprint(model.sha256, machine, what, versions, how, digest)
+
+
+def _still_holds(record: Record, deadline_s: float) -> bool:
+    """Whether an earlier record spares a new trial: not one that was interrupted, or had less time than now."""
+    failure = record.failure
+    if failure is None:
+        return True
+    if failure.kind == "timeout":
+        return failure.deadline_s is not None and failure.deadline_s >= deadline_s
+    return failure.kind != "interrupted"
+
+
+class _Work:
+    """Child processes that share one folder for temporary files, emptied around each."""
+
+    def __init__(self, folder: Path, deadline_s: float, progress: Progress) -> None:
+        self._folder = folder
+        self._deadline_s = deadline_s
+        self._progress = progress
+
+    def run(self, function: str, payload: Struct, answer: type[T], label: str) -> T | Failure:
+        """See :func:`wavefit.bench.child.run`; what the child says is told with ``label`` before it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            return child.run(
+                function,
+                payload,
+                answer,
+                self._deadline_s,
+                self._folder,
+                lambda text: self._progress.say(f"{label}: {text}"),
+            )
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def must(self, function: str, payload: Struct, answer: type[T], label: str) -> T:
+        """As :meth:`run`, for work that nothing can go on without.
+
+        Raises:
+            RouteError: it failed.
+        """
+        result = self.run(function, payload, answer, label)
+        if isinstance(result, Failure):
+            raise RouteError(f"{label}: {result.kind}: {result.reason}", result.fix)
+        return result
+
+
+def _free_bytes(device: Device) -> int | None:
+    """The largest pool's free bytes. Pools are never added: an APU's carve-out and GTT are one memory."""
+    free = [pool.free_bytes for pool in device.memory if pool.free_bytes is not None]
+    return max(free, default=None)
+
+
+def _draft(order: Order, tried: _Tried, choice: Choice) -> Bundle:
+    return Bundle(
+        name=Path(order.folder).name.removesuffix(".wavefit"),
+        created=now(),
+        wavefit=__version__,
+        command=order.command,
+        request=tried.request,
+        choice=choice,
+        devices=tried.devices,
+        refusals=tried.refusals,
+        skipped=tuple(tried.skipped),
+        files={},
+    )
+
+
+def now() -> str:
+    """The time, ISO 8601 in UTC, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
