@@ -112,14 +112,15 @@ def tab() -> Iterator[Tab]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     long = "a_name_without_a_break_" * 12
+    gpu = fakes.gpu(name=long)
     journals = {
         "laptop": fakes.journal(),
         "hostile": [
             fakes.measured("<script>document.title='ran'</script>", fakes.gpu(name="<img src=x onerror=f(1)>"), 0.01)
         ],
         "long": [
-            fakes.measured(long, fakes.gpu(name=long), 0.01 * k, options={long: k}, batch=k, model=fakes.model(name=long))
-            for k in (1, 2)
+            fakes.measured(long, gpu, 0.01 * batch, options={long: 1}, batch=batch, model=fakes.model(name=long))
+            for batch in (1, 2)
         ],
         "nothing": [],
     }  # fmt: skip
