@@ -35,6 +35,24 @@ def load_bundle(folder: Path) -> tuple[Bundle, list[Record]]:
     return bundle, list(read_records(folder / RECORDS))
 
 
+def is_bundle(path: str | Path) -> bool:
+    """Whether a path is the folder of a bundle."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def picked(folder: Path) -> Record:
+    """The record of a bundle's pick.
+
+    Raises:
+        InputError: no plan passed, or the bundle cannot be read.
+    """
+    bundle, records = load_bundle(folder)
+    for record in records:
+        if record.key == bundle.choice.pick:
+            return record
+    raise InputError(f"no plan in {folder} passed", "its report.html says why")
+
+
 def model_of(folder: Path, record: Record) -> Model:
     """The record's model, at the place where it lies in this bundle."""
     program = str((folder / PROGRAM).resolve()) if record.model.exported_program is not None else None

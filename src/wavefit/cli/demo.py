@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-_BATCHES = "1,8,64"
+_BATCHES = (1, 8, 64)
 
 
 def command(
@@ -17,19 +18,18 @@ def command(
 ) -> None:
     """Optimize a small classifier of handwritten digits, with 500 labelled images to guard its accuracy."""
     import wavefit.demo
-    from wavefit.cli._options import DataOptions, GoalOptions, LoadOptions, ShapeOptions, WhereOptions
-    from wavefit.cli.optimize import command as optimize
+    from wavefit.cli.optimize import carry_out
+    from wavefit.pipeline import Order
+    from wavefit.schema import Data, Request
 
     folder = Path(wavefit.demo.__file__).parent
     model, data = folder / "digits.onnx", folder / "digits.npz"
-    typer.echo(f"wavefit optimize {model} --data {data} --batch {_BATCHES} --output {output}", err=True)
-    optimize(
-        model=str(model),
-        shapes=ShapeOptions(),
-        data=DataOptions(data=data),
-        where=WhereOptions(batch=_BATCHES),
-        load=LoadOptions(),
-        goal=GoalOptions(),
-        output=output,
-        json=False,
-    )
+    words = ["wavefit", "optimize", str(model), "--data", str(data), "--batch", _batches(), "-o", str(output)]
+    command = shlex.join(words)
+    typer.echo(command, err=True)
+    request = Request(data=Data(path=str(data)), batches=_BATCHES)
+    carry_out(Order(model=str(model), request=request, folder=str(output), command=command))
+
+
+def _batches() -> str:
+    return ",".join(str(batch) for batch in _BATCHES)

@@ -72,6 +72,21 @@ def load_images(
     return Samples({layout.name: data}, checked, f"{len(files)} images from {folder.name}")
 
 
+def load_image(
+    model: Model, file: Path, sizes: Mapping[str, int], preprocess: Preprocess
+) -> dict[str, np.ndarray]:
+    """One image as a batch of one item, by input name.
+
+    Raises:
+        InputError: it is damaged, of another size, or the model does not take one image.
+    """
+    layout = _Layout(model, sizes)
+    if not file.is_file():
+        raise InputError(f"{file} does not exist", "give an image, an .npz or an .npy")
+    pixels = _pixels(file, layout, preprocess.resize)
+    return {layout.name: layout.arrange(_scale(preprocess, layout)(pixels))[None]}
+
+
 class _Layout:
     """Where the channels, height and width of the model's image lie.
 

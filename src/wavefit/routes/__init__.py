@@ -57,5 +57,10 @@ def get(name: str) -> Route:
     return cast(Route, importlib.import_module(f"{__name__}.{name}"))
 
 
+def runs_onnx(name: str) -> bool:
+    """Whether a route opens ``Model.path``; the others set ``RUNS_EXPORTED_PROGRAM`` and open the .pt2 beside it."""
+    return not getattr(get(name), "RUNS_EXPORTED_PROGRAM", False)
+
+
 def _is_helper(name: str) -> bool:
     return name.startswith("_") or name == "session"

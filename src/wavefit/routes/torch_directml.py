@@ -16,6 +16,8 @@ from wavefit.model.shapes import bind
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Request, Unsupported
 
+RUNS_EXPORTED_PROGRAM = True
+
 _NAME = "torch_directml"
 _LAST_PYTHON = (3, 12)
 _WSL_GPU = Path("/dev/dxg")

@@ -18,6 +18,8 @@ from wavefit.routes import _torch_build, _torch_env
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
 
+RUNS_EXPORTED_PROGRAM = True
+
 _NAME = "torch_gpu"
 _MODES = ("eager", "graph", "compile")
 

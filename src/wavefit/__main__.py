@@ -1,0 +1,5 @@
+"""``python -m wavefit``."""
+
+from wavefit.cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""What every trial of a model shares, made once in a child process: the model, the sample data, the reference."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+from wavefit.bench.child_main import Reporter
+from wavefit.guard.reference import make_reference
+from wavefit.guard.task import Score, find_metric, reference_score
+from wavefit.model.samples import Samples, load_samples
+from wavefit.model.source import resolve
+from wavefit.schema import Data, Model, Request, Struct, TensorSpec
+
+
+class Resolving(Struct, frozen=True, kw_only=True):
+    """Brings what the user gave to a checked ONNX file; an exported one is written into ``folder``."""
+
+    model: str
+    inputs: tuple[TensorSpec, ...]
+    folder: str
+
+
+class Preparing(Struct, frozen=True, kw_only=True):
+    """Reads the sample data and runs the reference on it; that is written into ``folder``."""
+
+    model: Model
+    request: Request
+    folder: str
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """Where the reference lies, a hash of the data that it was run on, and its task metric where there are labels."""
+
+    folder: str
+    digest: str
+    score: Score | None = None
+
+
+def resolve_model(payload: Resolving, say: Reporter) -> Model:
+    """See :func:`wavefit.model.source.resolve`."""
+    say.stage("read the model")
+    sys.path.insert(0, str(Path.cwd()))
+    folder = Path(payload.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return resolve(payload.model, payload.inputs, folder, say)
+
+
+def prepare(payload: Preparing, say: Reporter) -> Prepared:
+    """See :func:`wavefit.guard.reference.make_reference`."""
+    say.stage("read the data")
+    request = payload.request
+    samples = read_samples(payload.model, request.data, request.sizes)
+    say.stage("reference")
+    reference = make_reference(payload.model, samples, say)
+    folder = Path(payload.folder)
+    reference.save(folder)
+    return Prepared(
+        folder=str(folder), digest=_digest(samples), score=_score(payload.model, samples, request, say)
+    )
+
+
+def _score(model: Model, samples: Samples, request: Request, say: Reporter) -> Score | None:
+    if samples.labels is None:
+        return None
+    say(f"{request.data.metric} of the reference on {samples.count} samples")
+    sys.path.insert(0, str(Path.cwd()))  # where a metric of the user's own lies
+    return reference_score(model, samples, find_metric(request.data.metric))
+
+
+def read_samples(model: Model, data: Data, sizes: dict[str, int]) -> Samples:
+    """The request's data: the user's, or seeded random.
+
+    Raises:
+        InputError: it does not fit the model.
+    """
+    from wavefit.model.images import Preprocess
+
+    preprocess = Preprocess(resize=data.resize, mean=data.mean, std=data.std)
+    path = None if data.path is None else Path(data.path)
+    labels = None if data.labels is None else Path(data.labels)
+    return load_samples(model, path, labels, sizes, data.count, data.seed, preprocess)
+
+
+def _digest(samples: Samples) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(samples.inputs.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    if samples.labels is not None:
+        digest.update(samples.labels.tobytes())
+    return digest.hexdigest()

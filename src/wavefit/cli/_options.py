@@ -1,0 +1,247 @@
+"""Options in groups: a verb takes a few small frozen groups in place of a long list of parameters."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from wavefit.errors import InputError
+from wavefit.schema import Constraints, Data, Load, Objective, Precision, Request, ScenarioName, TensorSpec
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="An .onnx or .pt2 file, or package.module:factory of a PyTorch module."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """Lets a verb's function take dataclasses of options: each field becomes an option of the command line."""
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = hints[name]
+        expanded = _fields(kind) if name in groups else [parameter.replace(annotation=kind)]
+        parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in expanded]
+
+    @functools.wraps(function)
+    def call(**values: Any) -> None:
+        built = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        function(**built, **values)
+
+    del call.__wrapped__
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _fields(kind: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for field in fields(kind):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        found.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if default is MISSING else default,
+                annotation=hints[field.name],
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """What the model itself does not tell."""
+
+    input: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:SHAPE", help="An input of a PyTorch module: x:1x3x224x224."),
+    ] = None
+    size: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="The size of a symbolic dimension: seq=128.")
+    ] = None
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        from wavefit.model.inputs import parse_inputs
+
+        return parse_inputs(self.input or [])
+
+    def sizes(self) -> dict[str, int]:
+        return parse_sizes(self.size or [])
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What the answers are checked on."""
+
+    data: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A folder of images by class, an .npz or an .npy.")
+    ] = None
+    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="One class number a line.")] = None
+    metric: Annotated[str, typer.Option(help="top1, top5, or package.module:function.")] = "top1"
+    max_drop: Annotated[float, typer.Option(help="How much of the metric may be lost.")] = 0.01
+    resize: Annotated[str | None, typer.Option(help="Images of another size: crop or stretch.")] = None
+    mean: Annotated[
+        str, typer.Option(metavar="M,M,M", help="Subtracted from pixels of 0 to 1, by channel.")
+    ] = ""
+    std: Annotated[str, typer.Option(metavar="S,S,S", help="Divides them after that.")] = ""
+    seed: Annotated[int, typer.Option(help="Of random data and of the traffic.")] = 0
+
+    def record(self) -> Data:
+        if self.resize not in (None, "crop", "stretch"):
+            raise InputError(f"--resize {self.resize} is not known", "use crop or stretch")
+        return Data(
+            path=None if self.data is None else str(self.data.resolve()),
+            labels=None if self.labels is None else str(self.labels.resolve()),
+            metric=self.metric,
+            resize=self.resize,  # type: ignore[arg-type]
+            mean=_floats("--mean", self.mean),
+            std=_floats("--std", self.std),
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class WhereOptions:
+    """What is tried."""
+
+    precision: Annotated[str, typer.Option(metavar="P,P", help="fp32, fp16, bf16: any of them.")] = "fp32"
+    batch: Annotated[str, typer.Option(metavar="N,N", help="Batches to try, ascending: 1,2,4,8.")] = "1"
+    route: Annotated[list[str] | None, typer.Option(help="Only this route (may be repeated).")] = None
+    device: Annotated[list[str] | None, typer.Option(help="Only this device (see `wavefit devices`).")] = None
+    require_gpu: Annotated[
+        bool, typer.Option("--require-gpu", help="A node left on the CPU is a failure.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How it is measured, and for how long."""
+
+    scenario: Annotated[
+        str, typer.Option(metavar="S,S", help="SingleStream, Offline, Server, MultiStream.")
+    ] = "SingleStream,Offline"
+    duration: Annotated[float, typer.Option(metavar="SECONDS", help="Of each scenario.")] = 2.0
+    target_latency: Annotated[float | None, typer.Option(metavar="MS", help="Server and MultiStream.")] = None
+    target_qps: Annotated[float | None, typer.Option(help="Server: queries a second that arrive.")] = None
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="For one plan, compiling included.")] = (
+        600.0
+    )
+    budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="For all plans together.")] = None
+
+
+@dataclass(frozen=True)
+class GoalOptions:
+    """What is best."""
+
+    objective: Annotated[str, typer.Option(help="latency, throughput, energy, memory or cost.")] = "latency"
+    price_per_hour: Annotated[float | None, typer.Option(help="Of the machine, for --objective cost.")] = None
+    max_latency: Annotated[float | None, typer.Option(metavar="MS", help="p90 of a batch.")] = None
+    min_throughput: Annotated[float | None, typer.Option(help="Inferences a second.")] = None
+    max_memory: Annotated[float | None, typer.Option(metavar="MIB", help="Peak on the device.")] = None
+
+    def constraints(self) -> Constraints:
+        return Constraints(
+            max_latency_s=None if self.max_latency is None else self.max_latency / 1e3,
+            min_throughput_per_s=self.min_throughput,
+            max_memory_bytes=None if self.max_memory is None else int(self.max_memory * 2**20),
+        )
+
+
+def build_request(
+    shapes: ShapeOptions, data: DataOptions, where: WhereOptions, load: LoadOptions, goal: GoalOptions
+) -> Request:
+    """The options as one record.
+
+    Raises:
+        InputError: a value that is not one of those an option takes.
+    """
+    if goal.objective == "cost" and goal.price_per_hour is None:
+        raise InputError("--objective cost needs --price-per-hour")
+    for name, value in (("--duration", load.duration), ("--deadline", load.deadline)):
+        if not value > 0:
+            raise InputError(f"{name} must be above 0, not {value:g}")
+    return Request(
+        objective=_choice("--objective", goal.objective, Objective),
+        price_per_hour=goal.price_per_hour,
+        constraints=goal.constraints(),
+        precisions=tuple(_choice("--precision", each, Precision) for each in _parts(where.precision)),
+        batches=parse_batches(where.batch),
+        sizes=shapes.sizes(),
+        routes=tuple(where.route or ()),
+        devices=tuple(where.device or ()),
+        require_gpu=where.require_gpu,
+        max_drop=data.max_drop,
+        data=data.record(),
+        load=Load(
+            scenarios=tuple(_choice("--scenario", each, ScenarioName) for each in _parts(load.scenario)),
+            duration_s=load.duration,
+            target_latency_s=None if load.target_latency is None else load.target_latency / 1e3,
+            target_qps=load.target_qps,
+            seed=data.seed,
+        ),
+        deadline_s=load.deadline,
+        budget_s=load.budget,
+    )
+
+
+def parse_batches(text: str) -> tuple[int, ...]:
+    """``1,2,4`` as ascending sizes.
+
+    Raises:
+        InputError: a part is no positive number.
+    """
+    parts = _parts(text)
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"--batch {text!r} is no list of sizes", "write it as 1,2,4")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_sizes(texts: list[str]) -> dict[str, int]:
+    """``NAME=N`` options as a dict.
+
+    Raises:
+        InputError: one has no name, or no positive number.
+    """
+    sizes = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name or not number.isdecimal() or int(number) < 1:
+            raise InputError(f"--size {text!r} is not NAME=N", "write it as seq=128")
+        sizes[name] = int(number)
+    return sizes
+
+
+def _choice(option: str, value: str, kind: Any) -> Any:
+    known = kind.__args__
+    for name in known:
+        if name.lower() == value.lower():
+            return name
+    raise InputError(f"{option} {value!r} is not known", f"use {', '.join(known)}")
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _floats(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in _parts(text))
+    except ValueError as error:
+        raise InputError(
+            f"{option} {text!r} is no list of numbers", "write it as 0.485,0.456,0.406"
+        ) from error
