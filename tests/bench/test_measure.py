@@ -186,9 +186,15 @@ def test_meters_run_over_the_scenarios_and_are_told_of_every_item() -> None:
 
 def test_meters_are_stopped_after_a_failure() -> None:
     meter = Meter(None)
-    session = Failing(300, RouteError("the device is lost"))
+
+    class LostOnceMetered(Sleeping):
+        def _run_impl(self, inputs):  # type: ignore[no-untyped-def]
+            if meter.calls:
+                raise RouteError("the device is lost")
+            return super()._run_impl(inputs)
+
     with pytest.raises(RouteError, match="the device is lost"):
-        _measure(session, batches(2), Load(duration_s=1.0), [meter])
+        _measure(LostOnceMetered(0.002), batches(2), meters=[meter])
     assert meter.calls == ["start", 0]
 
 

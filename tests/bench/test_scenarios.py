@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from fakes import models
 from fakes.sessions import Failing, Sleeping, batches, ort_session
 
 from wavefit.bench import loadgen, scenarios
+from wavefit.bench.loadgen import read_trace
 from wavefit.bench.system import Subject, System
 from wavefit.errors import InputError, RouteError
 from wavefit.schema import Load, ScenarioName, ScenarioResult
@@ -178,21 +180,17 @@ def test_server_counts_from_when_a_query_was_due() -> None:
     assert max(report.latencies_s) > 0.05 * len(report.latencies_s) / 2
 
 
-def test_arrivals_are_a_poisson_process() -> None:
-    """Gaps between arrivals are exponential: standard deviation = mean, and 63 % are below the mean."""
-    arrivals: list[float] = []
-
-    def issue(ids: list[int], places: list[int]) -> None:
-        arrivals.append(time.perf_counter())
-        complete(ids)
-
-    complete = loadgen.completer()
-    settings = {"min_duration_ms": 2000, "server_target_qps": 250.0, "server_target_latency_ns": 10**9}
-    loadgen.run(loadgen.Test("Server", {**settings, "schedule_rng_seed": 1}, 4), issue)
-    gaps = np.diff(arrivals)
-    assert gaps.mean() == pytest.approx(1 / 250, rel=0.25)
-    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.3)
-    assert (gaps < gaps.mean()).mean() == pytest.approx(1 - np.exp(-1), abs=0.1)
+def test_arrivals_are_a_poisson_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gaps between due times are exponential: standard deviation = mean, and 63 % of them are below the mean."""
+    traces: list[str] = []
+    monkeypatch.setattr(loadgen, "read_trace", lambda text: traces.append(text) or read_trace(text))
+    result = _run("Server", Sleeping(0.001), batch=8, duration_s=2.0, target_qps=250.0, target_latency_s=5.0)
+    due = [float(when) for when in re.findall(r'"name":"Latency".*?"ts":([0-9.]+)', traces[0])]
+    assert len(due) == result.queries
+    gaps = np.diff(sorted(due)) / 1e6
+    assert gaps.mean() == pytest.approx(1 / 250, rel=0.15)
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.15)
+    assert (gaps < gaps.mean()).mean() == pytest.approx(1 - np.exp(-1), abs=0.06)
 
 
 # ---- The seed -------------------------------------------------------------------------------------------------------
@@ -200,8 +198,9 @@ def test_arrivals_are_a_poisson_process() -> None:
 
 def _order(seed: int) -> list[float]:
     session = Sleeping(0.001)
-    scenarios.run("SingleStream", _subject(session, 2), Load(duration_s=0.1, seed=seed))
-    return [float(array[0, 0]) for array in session.given[:20]]
+    scenarios.run("SingleStream", _subject(session, 2), Load(duration_s=0.5, seed=seed))
+    assert len(session.given) > 12
+    return [float(array[0, 0]) for array in session.given[:12]]
 
 
 def test_the_order_of_queries_follows_the_seed() -> None:
