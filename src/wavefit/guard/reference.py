@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,7 +105,7 @@ class Reference:
                 for entry in facts["arrays"]:
                     groups[entry["group"]][entry["name"]] = _restored(arrays[entry["key"]], entry["dtype"])
                 labels = arrays.get("labels")
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"the reference in {folder} could not be read: {error}") from error
         return Reference(
             model=decode(json.dumps(facts["model"]), Model, str(folder / _FACTS)),
