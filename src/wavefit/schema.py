@@ -260,7 +260,10 @@ class Percentiles(Struct, frozen=True, kw_only=True):
 
 
 class ScenarioResult(Struct, frozen=True, kw_only=True):
-    """One LoadGen scenario. In SingleStream a query is one whole batch; elsewhere a sample is one item."""
+    """One LoadGen scenario. In SingleStream a query is one whole batch; elsewhere a sample is one item.
+
+    Offline is one query of many items: its latencies are those of the batches that it is run in.
+    """
 
     name: Literal["SingleStream", "Offline", "Server", "MultiStream"]
     queries: int
