@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from wavefit.bench import scenarios
 from wavefit.bench.memory import host_peak_bytes
 from wavefit.bench.system import Subject
 from wavefit.bench.warmup import other_batch, warm_up
+from wavefit.device.power import Meter
 from wavefit.errors import RouteError
 from wavefit.routes.session import Arrays, Session
 from wavefit.schema import Load, Measurement, Plan, Power, ScenarioResult
@@ -19,14 +19,6 @@ Say = Callable[[str], None]
 
 _QUICK_S = 30.0
 """A plan whose first run took longer than this is not compiled a second time for another batch."""
-
-
-class Meter(Protocol):
-    """A power meter (``device.power``)."""
-
-    def start(self) -> None: ...
-
-    def stop(self, inferences: int) -> Power | None: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,10 @@ def _run_metered(
 
 
 def _new_shape(session: Session, batch: Arrays, first_run_s: float, say: Say) -> float | None:
-    """Seconds of the first run at another batch; None where the batch is fixed or it could not be tried."""
+    """Seconds of the first run at another batch; None where the batch is fixed or it could not be tried.
+
+    Leaves the session at the plan's own batch, which is the one that a later profile is to show.
+    """
     inputs = other_batch(session.inputs, batch)
     if inputs is None:
         return None
@@ -127,4 +122,6 @@ def _new_shape(session: Session, batch: Arrays, first_run_s: float, say: Say) ->
     except RouteError as error:
         say(f"another batch failed: {error.reason}")
         return None
-    return time.perf_counter() - start
+    taken = time.perf_counter() - start
+    session.run(batch)
+    return taken
