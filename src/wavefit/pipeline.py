@@ -44,6 +44,8 @@ from wavefit.schema import (
 
 T = TypeVar("T", bound=Struct)
 
+_LEAST_S = 10.0  # that reading the model and running the reference are given, however small the budget
+
 
 class Order(Struct, frozen=True, kw_only=True):
     """What one call of optimize is to do.
@@ -131,7 +133,7 @@ class _Tried(Struct, frozen=True, kw_only=True):
 
 def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
     devices = select(probe(), order.request.devices)
-    work = _Work(journal.work / "tmp", order.request.deadline_s, progress)
+    work = _Work(journal.work / "tmp", order.request, progress)
     model = _resolve(order, journal, work)
     request = settle(order.request, model)
     prepared = _prepare(model, request, journal, work)
@@ -221,7 +223,6 @@ class _Trials:
         self._journal = journal
         self._work = work
         self._progress = progress
-        self._started = monotonic()
 
     def sweep(self, first: Plan, device: Device) -> None:
         """Tries one way to run the model at every batch, until that is no longer worthwhile."""
@@ -241,9 +242,9 @@ class _Trials:
             yield replace(plan, batch=batch, shapes=shapes)
 
     def _why_not(self, plan: Plan, done: Sequence[Record], device: Device) -> str | None:
-        budget = self._request.budget_s
-        if budget is not None and monotonic() - self._started > budget:
-            return f"the budget of {budget:g} s was spent"
+        left_s = self._work.left_s()
+        if left_s is not None and left_s <= 0:
+            return f"the budget of {self._request.budget_s:g} s was spent"
         return why_stop(done, plan.batch, _free_bytes(device))
 
     def _record(self, plan: Plan, device: Device) -> Record:
@@ -311,22 +312,29 @@ def _still_holds(record: Record, deadline_s: float) -> bool:
 
 
 class _Work:
-    """Child processes that share one folder for temporary files, emptied around each."""
+    """Child processes that share one budget, and one folder for temporary files, emptied around each."""
 
-    def __init__(self, folder: Path, deadline_s: float, progress: Progress) -> None:
+    def __init__(self, folder: Path, request: Request, progress: Progress) -> None:
         self._folder = folder
-        self._deadline_s = deadline_s
+        self._deadline_s = request.deadline_s
+        self._end = None if request.budget_s is None else monotonic() + request.budget_s
         self._progress = progress
+
+    def left_s(self) -> float | None:
+        """What is left of the budget; None where there is none."""
+        return None if self._end is None else self._end - monotonic()
 
     def run(self, function: str, payload: Struct, answer: type[T], label: str) -> T | Failure:
         """See :func:`wavefit.bench.child.run`; what the child says is told with ``label`` before it."""
         shutil.rmtree(self._folder, ignore_errors=True)
+        left_s = self.left_s()
+        deadline_s = self._deadline_s if left_s is None else min(self._deadline_s, max(left_s, _LEAST_S))
         try:
             return child.run(
                 function,
                 payload,
                 answer,
-                self._deadline_s,
+                deadline_s,
                 self._folder,
                 lambda text: self._progress.say(f"{label}: {text}"),
             )
