@@ -11,7 +11,7 @@ import pytest
 from fakes import sysfs
 
 from wavefit.device.power import Meter, meters
-from wavefit.device.power._clock import CounterMeter, PowerMeter, Unwrapped, mean_watts
+from wavefit.device.power._clock import CounterMeter, PowerMeter, Unwrapped, mean_rate, mean_watts
 from wavefit.device.probe import probe
 from wavefit.schema import Device
 
@@ -39,6 +39,17 @@ def test_mean_watts_is_the_trapezoid() -> None:
     assert mean_watts([(0.0, 10.0), (1.0, 10.0), (3.0, 30.0), (4.0, 30.0)]) == pytest.approx(20.0)
     assert mean_watts([(0.0, 10.0)]) is None
     assert mean_watts([]) is None
+
+
+def test_the_rate_of_a_counter_that_moves_in_steps() -> None:
+    # 100 W in steps of 10 J each 0.1 s, read every 0.02 s.
+    readings = [(0.02 * n, 10.0 * ((2 * n + 5) // 10)) for n in range(53)]
+    assert mean_rate(readings) == pytest.approx(100.0, rel=0.02)
+    assert (readings[-1][1] - readings[0][1]) / readings[-1][0] < 97  # what its ends alone would give
+    assert mean_rate([(0.0, 5.0), (2.0, 9.0)]) == pytest.approx(2.0)
+    assert mean_rate([(0.0, 5.0), (2.0, 5.0)]) is None
+    assert mean_rate([(0.0, 5.0), (2.0, 4.0)]) is None
+    assert mean_rate([(0.0, 5.0)]) is None
 
 
 def test_a_power_meter_follows_a_file_that_changes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ Reading = tuple[float, float]
 """Seconds of a monotonic clock, and watts (of power) or joules (of a counter)."""
 
 POWER_INTERVAL_S = 0.05  # drivers refresh the average about every 10 to 100 ms
-COUNTER_INTERVAL_S = 1.0  # often enough to see every turn of a counter; the exact moments are start and stop
+COUNTER_INTERVAL_S = 0.02  # some counters move only every 100 ms (NVML): shorter, to see when they move
 
 
 class Sampled(ABC):
@@ -101,8 +101,8 @@ class PowerMeter(Sampled):
 
 
 class CounterMeter(Sampled):
-    """A meter that reads a growing energy counter in joules: its difference. Read every second as well, so that no
-    turn of a counter is missed.
+    """A meter that reads a growing energy counter in joules, every 20 ms: its mean rate from when it first moved to
+    when it last did, so that a counter that moves in steps is not cut within one.
     """
 
     def __init__(
@@ -115,12 +115,16 @@ class CounterMeter(Sampled):
         super().__init__(name, covers, read, interval_s)
 
     def _watts(self, readings: Sequence[Reading]) -> float | None:
-        if len(readings) < 2 or readings[-1][0] <= readings[0][0]:
-            return None
-        joules = readings[-1][1] - readings[0][1]
-        if joules <= 0:
-            return None  # a counter that stands still, or went back, counts nothing
-        return joules / (readings[-1][0] - readings[0][0])
+        return mean_rate(readings)
+
+
+def mean_rate(readings: Sequence[Reading]) -> float | None:
+    """Joules a second of counter readings; None for a counter that stands still or went back."""
+    moves = [after for before, after in pairwise(readings) if after[1] != before[1]]
+    used = moves if len(moves) >= 3 else readings
+    if len(used) < 2 or used[-1][0] <= used[0][0] or used[-1][1] <= used[0][1]:
+        return None
+    return (used[-1][1] - used[0][1]) / (used[-1][0] - used[0][0])
 
 
 class Unwrapped:
