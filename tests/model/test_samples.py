@@ -108,13 +108,14 @@ def test_random_refusals(net: Model, tmp_path: Path) -> None:
         random_samples(net, {}, 0, 0)
     with pytest.raises(InputError, match="more than the 4 GiB"):
         random_samples(net, {}, 10**9, 0)
+    proto = models.model(
+        [helper.make_node("Identity", ["s"], ["y"])],
+        [models.value("s", ["N"], TensorProto.STRING)],
+        [models.value("y", ["N"], TensorProto.STRING)],
+    )
+    text = load(models.save(proto, tmp_path / "t.onnx"))
     with pytest.raises(InputError, match="takes text"):
-        text = models.model(
-            [helper.make_node("Identity", ["s"], ["y"])],
-            [models.value("s", ["N"], TensorProto.STRING)],
-            [models.value("y", ["N"], TensorProto.STRING)],
-        )
-        random_samples(load(models.save(text, tmp_path / "t.onnx")), {}, 2, 0)
+        random_samples(text, {}, 2, 0)
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
@@ -146,10 +147,10 @@ def test_npz_and_npy(net: Model, tmp_path: Path) -> None:
     assert read(net, tmp_path / "d.npy", tmp_path / "labels.npy").labels is not None
 
 
-def lying_npy(path: Path, shape: str = "(99999999, 3, 8, 8)") -> None:
-    """A header that promises 76 GB over no data."""
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+def lying_header() -> bytes:
+    """An .npy header that promises 76.8 GB."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999, 3, 8, 8), }".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
 def in_npz(path: Path, name: str, content: bytes) -> None:
@@ -216,17 +217,12 @@ BAD_NPZ: dict[str, tuple[Callable[[Path], None], str]] = {
     "not a zip": (lambda path: path.write_bytes(b"hello"), "not a readable .npz"),
     "empty file": (lambda path: path.write_bytes(b""), "not a readable .npz"),
     "truncated": (truncated, "not a readable .npz"),
-    "flipped byte": (flipped, "could not be read"),
+    "flipped byte": (flipped, "Bad CRC-32"),
     "zip bomb": (
-        lambda path: in_npz(path, "image.npy", zeros_header() + b"\0" * 1000),
+        lambda path: in_npz(path, "image.npy", lying_header() + b"\0" * 1000),
         "should hold 76799999232 bytes",
     ),
 }
-
-
-def zeros_header() -> bytes:
-    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999, 3, 8, 8), }".ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
 @pytest.mark.parametrize("case", sorted(BAD_NPZ))
@@ -240,7 +236,7 @@ def test_bad_npz(net: Model, tmp_path: Path, case: str) -> None:
 
 
 def test_bad_npy(net: Model, tmp_path: Path) -> None:
-    lying_npy(tmp_path / "d.npy")
+    (tmp_path / "d.npy").write_bytes(lying_header())
     with pytest.raises(InputError, match="should hold 76799999232 bytes and holds 0"):
         read(net, tmp_path / "d.npy")
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
@@ -381,10 +377,6 @@ def damaged(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 
 
-def bomb(path: Path) -> None:
-    Image.new("1", (40_000, 40_000)).save(path)  # 1.6 gigapixels in 200 kB
-
-
 BAD_IMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated": (damaged, "is damaged"),
     "no image": (lambda path: path.write_bytes(b"hello"), "not an image that can be read"),
@@ -428,7 +420,7 @@ def test_bad_folders(net: Model, tmp_path: Path) -> None:
         read(net, folder)
     picture(folder / "cat" / "a.png")
     (folder / "dog").mkdir()
-    with pytest.raises(InputError, match="class folder .*dog holds no images"):
+    with pytest.raises(InputError, match=r"class folder .*dog holds no images"):
         read(net, folder)
     picture(folder / "dog" / "a.png")
     (tmp_path / "l.txt").write_text("0\n1\n")
