@@ -16,7 +16,7 @@ class InputError(Exception):
     def __init__(self, what: str, fix: str = "") -> None:
         self.what = what
         self.fix = fix
-        super().__init__(f"{what}. {fix}" if fix else what)
+        super().__init__(f"{what}; {fix}" if fix else what)
 
 
 class RouteError(Exception):
@@ -30,4 +30,4 @@ class RouteError(Exception):
     def __init__(self, reason: str, fix: str = "") -> None:
         self.reason = reason
         self.fix = fix
-        super().__init__(f"{reason}. {fix}" if fix else reason)
+        super().__init__(f"{reason}; {fix}" if fix else reason)
