@@ -36,8 +36,9 @@ def command(
     Nothing is written unless the new file answers as its source does at batches 1, 2, 3 and 5 (relative L2 at most
     1e-4), and at a second height and width where those may vary.
     """
+    from wavefit.model.export_plan import Options
     from wavefit.model.inputs import parse_axes, parse_inputs
-    from wavefit.model.source import Options, export_model
+    from wavefit.model.source import export_model
     from wavefit.schema import pretty
 
     options = Options(

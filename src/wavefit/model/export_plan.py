@@ -83,15 +83,17 @@ def named(source: TorchSource, options: Options) -> TorchSource:
 
 def make_plan(source: TorchSource, options: Options) -> Plan:
     axes = _axes(source, options)
-    cases, notes = [], list(source.notes)
-    for batch, grow in _settings(source, axes):
-        cases.append(_case(source, axes, batch, grow, options.seed))
-    if cases[0].batch != 1:
+    answers = [_answer(source, axes, batch, grow, options.seed) for batch, grow in _settings(source, axes)]
+    names = _output_names(source, list(answers[0][1]), options.outputs)
+    cases = [
+        Case(batch=_batch(inputs), inputs=inputs, expected=list(expected.values()))
+        for inputs, expected in answers
+    ]
+    notes = list(source.notes)
+    if not any(0 in found for found in axes):
+        notes.append(f"the program has a fixed batch of {cases[0].batch}: proven at that alone")
+    elif cases[0].batch != 1:
         notes.append(f"the program takes batches from {source.min_batch}: proven from there")
-    count = len(cases[0].expected)
-    if options.outputs and len(options.outputs) != count:
-        raise InputError(f"{source.spec} has {count} outputs, {len(options.outputs)} names were given")
-    names = torch_export.output_names(source, count, options.outputs)
     example = next((case for case in cases if case.batch == EXAMPLE_BATCH), cases[0])
     wanted = Wanted(
         example=tuple(example.inputs.values()),
@@ -139,7 +141,22 @@ def _settings(source: TorchSource, axes: Sequence[Mapping[int, str]]) -> list[tu
     return [*batches, *([(3, True)] if more and source.program is None else [])]
 
 
-def _case(source: TorchSource, axes: Sequence[Mapping[int, str]], batch: int, grow: bool, seed: int) -> Case:
+def _output_names(source: TorchSource, found: Sequence[str], asked: Sequence[str]) -> tuple[str, ...]:
+    """The names asked for, else the module's own; never an input's name, which ONNX would confuse."""
+    if asked and len(asked) != len(found):
+        raise InputError(f"{source.spec} has {len(found)} outputs, {len(asked)} names were given")
+    taken = {spec.name for spec in source.inputs}
+    if len(set(asked)) < len(asked) or taken.intersection(asked):
+        raise InputError(
+            f"--output-name {' '.join(asked)}: a name is taken", "give each output a name of its own"
+        )
+    return tuple(asked) or tuple(f"{name}_out" if name in taken else name for name in found)
+
+
+def _answer(
+    source: TorchSource, axes: Sequence[Mapping[int, str]], batch: int, grow: bool, seed: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Seeded random inputs, and what the source answers."""
     import numpy as np
 
     rng = np.random.default_rng(seed + batch)
@@ -153,11 +170,11 @@ def _case(source: TorchSource, axes: Sequence[Mapping[int, str]], batch: int, gr
         shapes = ", ".join(f"{name} of {'x'.join(map(str, array.shape))}" for name, array in arrays.items())
         raise InputError(
             f"{source.spec} itself does not run on {shapes}: {described(tried.error)}",
-            "check --input, and that the module takes any batch" if batch != 1 else "check --input",
+            "check --input, and that the module takes any batch",
         )
     if not expected:
         raise InputError(f"{source.spec} returns no tensor", "return tensors from forward")
-    return Case(batch=batch or _first(arrays), inputs=arrays, expected=expected)
+    return arrays, expected
 
 
 def _size(dim: Any, axis: int, free: Mapping[int, str], batch: int, grow: bool) -> int:
@@ -168,7 +185,7 @@ def _size(dim: Any, axis: int, free: Mapping[int, str], batch: int, grow: bool) 
     return dim + max(32, dim // 4 // 32 * 32) if grow and axis in free else dim
 
 
-def _first(arrays: Mapping[str, np.ndarray]) -> int:
+def _batch(arrays: Mapping[str, np.ndarray]) -> int:
     return next((array.shape[0] for array in arrays.values() if array.ndim), 1)
 
 

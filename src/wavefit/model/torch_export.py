@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
+import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -58,13 +61,14 @@ def dynamo(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
 
     program = source.program
     if program is None:
-        with quiet(), attempt() as tried:
+        with quiet(), contextlib.redirect_stderr(io.StringIO()), attempt() as tried:
             program = torch.export.export(
                 source.module, _tensors(wanted.example), dynamic_shapes=_shapes(source, wanted)
             )
         if tried.error is not None:
             return Attempt(
-                reason=guard(tried.error), data_dependent="DataDependent" in type(tried.error).__name__
+                reason=guard(tried.error) + _frozen_at(source, wanted, tried.error),
+                data_dependent="DataDependent" in type(tried.error).__name__,
             )
     frozen = _frozen(program, wanted)
     if frozen:
@@ -98,7 +102,7 @@ def torchscript(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
         return Attempt(reason=f"it writes opsets 7 to 20, not {wanted.opset}")
     names = [spec.name for spec in source.inputs]
     axes = {name: found for name, found in zip(names, wanted.axes, strict=True) if found}
-    with quiet(), attempt() as tried:
+    with quiet(), _no_output(), attempt() as tried:
         torch.onnx.export(
             source.module,
             _tensors(wanted.example),
@@ -123,6 +127,24 @@ def guard(error: BaseException) -> str:
     clause = re.split(r"\.\s|\(unhinted", said.group(1).removeprefix("- "))[0].strip(" .")
     where = f" (at {Path(place[-1][0]).name}:{place[-1][1]})" if place else ""
     return clause + where
+
+
+def _frozen_at(source: TorchSource, wanted: Wanted, error: BaseException) -> str:
+    """ " by the guard Eq(s77, 2) at net.py:12": torch.export does not say where, its draft does."""
+    import torch
+
+    if "specialized it to be a constant" not in str(error):
+        return ""
+    with quiet(), contextlib.redirect_stderr(io.StringIO()), attempt():
+        draft = torch.export.draft_export(
+            source.module, _tensors(wanted.example), dynamic_shapes=_shapes(source, wanted)
+        )
+        report = str(draft._report).split("Locals:")[0]
+        said = re.search(r"guard was added: (.+?), where", report)
+        places = re.findall(r"File (.+), lineno (\d+)", report)
+        if said and places:
+            return f" by the guard {said[1]} (at {Path(places[-1][0]).name}:{places[-1][1]})"
+    return ""
 
 
 def _shapes(source: TorchSource, wanted: Wanted) -> Any:
@@ -190,13 +212,19 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def output_names(source: TorchSource, count: int, asked: Sequence[str]) -> tuple[str, ...]:
-    """The names asked for; "output", or "output_0" and so on, where there are none."""
-    if asked:
-        return tuple(asked)
-    taken = {spec.name for spec in source.inputs}
-    names = ("output",) if count == 1 else tuple(f"output_{index}" for index in range(count))
-    return tuple(f"{name}_" if name in taken else name for name in names)
+@contextlib.contextmanager
+def _no_output() -> Iterator[None]:
+    """TorchScript's C++ prints whole graphs to file descriptor 1, where --json belongs."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def weight_bytes(source: TorchSource) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ class TorchSource:
     Attributes:
         spec: what the user gave.
         name: for files and messages.
-        run: answers a list of arrays, one for each of ``inputs``.
+        run: answers arrays, one for each of ``inputs``, with named arrays.
         inputs: in the order in which they are passed; the first dimension is symbolic where it is the batch.
         module: the module in eval mode; None for an exported program.
         program: the torch.export.ExportedProgram; None for a module.
@@ -40,7 +41,7 @@ class TorchSource:
 
     spec: str
     name: str
-    run: Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+    run: Callable[[Sequence[np.ndarray]], dict[str, np.ndarray]]
     inputs: tuple[TensorSpec, ...]
     module: Any = None
     program: Any = None
@@ -201,15 +202,27 @@ def _order(spec: str, module: Any, inputs: Sequence[TensorSpec]) -> tuple[Tensor
     return tuple(inputs)
 
 
-def _runner(torch: Any, call: Callable[..., Any]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _runner(torch: Any, call: Callable[..., Any]) -> Callable[[Sequence[np.ndarray]], dict[str, np.ndarray]]:
+    def run(arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         with torch.no_grad():
             answer = call(*(torch.from_numpy(array.copy()) for array in arrays))
-        leaves = torch.utils._pytree.tree_leaves(answer)
-        tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return [(leaf.float() if leaf.dtype == torch.bfloat16 else leaf).numpy() for leaf in tensors]
+        found, _ = torch.utils._pytree.tree_flatten_with_path(answer)
+        tensors = {_answer_name(path): leaf for path, leaf in found if isinstance(leaf, torch.Tensor)}
+        return {name: _array(torch, tensor) for name, tensor in tensors.items()}
 
     return run
+
+
+def _answer_name(path: Sequence[Any]) -> str:
+    """ "output" for a lone tensor, "output_1" in a tuple, "logits" in a dictionary."""
+    parts = [str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", "")))) for entry in path]
+    name = re.sub(r"\W", "_", "_".join(parts))
+    return name if name and not name[0].isdigit() else f"output_{name}".rstrip("_")
+
+
+def _array(torch: Any, tensor: Any) -> np.ndarray:
+    found: np.ndarray = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()
+    return found
 
 
 def from_program(path: Path) -> TorchSource:
