@@ -36,6 +36,15 @@ def test_failures_and_refusals_come_with_their_fix() -> None:
     assert "ort_migraphx int8 batch 1: answers moved" in words
 
 
+def test_a_run_that_loadgen_calls_not_valid_is_noted() -> None:
+    bad = fakes.scenario("Offline", 0.05, 20.0, valid=False, reasons=("raise the expected rate",))
+    record = fakes.measured(
+        "ort_cpu", fakes.cpu(), 0.05, measurement=fakes.measurement(0.05, scenarios=(bad,))
+    )
+    words = " ".join(text(table([record], fakes.bundle([record]).choice)).split())
+    assert "ort_cpu fp32 batch 1: LoadGen calls its Offline run not valid: raise the expected rate" in words
+
+
 def test_summary_ends_with_the_sentence_and_what_to_open() -> None:
     records = fakes.journal()
     bundle = fakes.bundle(records)

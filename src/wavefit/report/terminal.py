@@ -45,7 +45,7 @@ def table(
     rows = view.rows(records, choice, request)
     measured = [row for row in rows if row.record.measurement and row.record.failure is None]
     parts: list[RenderableType] = [_plans(measured)] if measured else [_text("No plan has a measurement.")]
-    return Group(*parts, *_failures(rows), *_refusals(refusals))
+    return Group(*parts, *_notes(rows), *_failures(rows), *_refusals(refusals))
 
 
 def measurements(records: Sequence[Record], refusals: Sequence[Unsupported] = ()) -> RenderableType:
@@ -64,7 +64,7 @@ def measurements(records: Sequence[Record], refusals: Sequence[Unsupported] = ()
                 "yes" if one.valid else "no",
             )
     rows = view.rows(records, Choice(pick=None, sentence=""))
-    return Group(*([shown] if shown.row_count else []), *_failures(rows), *_refusals(refusals))
+    return Group(*([shown] if shown.row_count else []), *_notes(rows), *_failures(rows), *_refusals(refusals))
 
 
 def one_line(record: Record) -> str:
@@ -124,6 +124,11 @@ def _percentiles(result: ScenarioResult | None) -> tuple[str, str, str]:
 
 def _rate(result: ScenarioResult | None) -> str:
     return significant(result.throughput_per_s if result else None)
+
+
+def _notes(rows: Iterable[view.Row]) -> list[RenderableType]:
+    shown = [_reason(row.label, note, "") for row in rows for note in row.notes]
+    return [_text(""), _text("Notes", "bold"), *shown] if shown else []
 
 
 def _failures(rows: Iterable[view.Row]) -> list[RenderableType]:
