@@ -12,7 +12,15 @@ from wavefit.schema import Model, TensorSpec
 
 torch = pytest.importorskip("torch")
 
-from wavefit.routes import _torch, _torch_audit, _torch_env, _torch_program  # noqa: E402
+from wavefit.routes import (  # noqa: E402
+    _torch,
+    _torch_audit,
+    _torch_env,
+    _torch_file,
+    _torch_fold,
+    _torch_program,
+    _torch_shapes,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -134,15 +142,54 @@ def test_half_precision_errs_as_half_precision_does(net, model, device, precisio
     assert eps / 50 < error < 4 * eps
 
 
-def test_weights_are_cast_once_and_the_normalisation_keeps_fp32(model):
+def test_weights_and_the_image_are_cast_once(model):
     program = load(model, "cpu", Form("bf16"))
     types = {name: tensor.dtype for name, tensor in program.module.state_dict().items()}
-    assert types["conv.weight"] == types["line.weight"] == torch.bfloat16
-    assert types["norm.weight"] == types["norm.running_var"] == torch.float32
-    recorded = _torch_audit.trace(program, [(2, 3, 8, 8), (2, 10)])
-    casts = [op for op in recorded if op.name == "_to_copy"]
-    # the image, and what enters the linear layer; the output is cast back by type promotion with the fp32 constant
-    assert len(casts) <= 2
+    assert types["_folded_weight_0"] == types["_folded_bias_0"] == types["line.weight"] == torch.bfloat16
+    casts = [op for op in _torch_audit.trace(program, [(2, 3, 8, 8), (2, 10)]) if op.name == "_to_copy"]
+    assert len(casts) == 1  # the image; scores are cast back where they meet the fp32 constant
+
+
+def test_the_normalisation_is_folded_away(model):
+    program = load(model)
+    names = [_torch_program.op_name(node.target) for node in program.module.graph.nodes]
+    assert "conv2d" in names
+    assert "batch_norm" not in names
+    assert not any(
+        name.startswith(("conv.", "norm.")) for name in program.module.state_dict()
+    )  # memory freed
+
+
+class Shared(torch.nn.Module):
+    """A convolution that is read elsewhere too: its normalisation must stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.norm = torch.nn.BatchNorm2d(4, affine=False)
+        self.free = torch.nn.Conv2d(4, 4, 1, groups=2, bias=False)
+        self.last = torch.nn.BatchNorm2d(4)
+
+    def forward(self, image):
+        x = self.conv(image)
+        return self.last(self.free(x + self.norm(x)))
+
+
+def test_only_what_nothing_else_reads_is_folded():
+    torch.manual_seed(0)
+    module = Shared()
+    with torch.no_grad():
+        for _ in range(3):
+            module(torch.randn(8, 3, 6, 6) + 1)  # gives the normalisations statistics
+    module.eval()
+    image = torch.randn(2, 3, 6, 6)
+    flat = torch.export.export(module, (image,)).module()
+    assert _torch_fold.fold(flat) == 1
+    flat.recompile()
+    with torch.no_grad():
+        have = flat(image)
+        want = module.double()(image.double())  # the flat module shares its parameters
+        assert rel_l2(have.numpy(), want.numpy()) < 1e-6
 
 
 def test_a_program_that_autocast_leaves_in_fp32_is_refused(tmp_path):
@@ -206,7 +253,7 @@ def test_inputs_larger_than_a_piece_and_not_contiguous_arrive_whole():
 )
 def test_shapes_that_the_program_was_not_exported_for_are_refused(model, shapes, says):
     with pytest.raises(RouteError, match=says):
-        _torch_program.check_shapes(load(model), shapes)
+        _torch_shapes.check_shapes(load(model), shapes)
 
 
 def test_another_version_of_the_file_format_names_both_versions(model, tmp_path):
@@ -220,7 +267,7 @@ def test_another_version_of_the_file_format_names_both_versions(model, tmp_path)
                 text = data.decode().replace(f'"{torch.__version__}"', '"9.9.0"')
                 data = text.replace('"schema_version": {"major": ', '"schema_version": {"major": 9').encode()
             target.writestr(name.replace("net/", "newer/"), data)
-    assert _torch_program.written_by(newer) == "9.9.0"
+    assert _torch_file.written_by(newer) == "9.9.0"
     with pytest.raises(RouteError) as caught:
         load(model_of(newer))
     assert (
@@ -267,12 +314,6 @@ def test_every_kind_of_no_memory_is_called_that(error):
 
 @pytest.mark.skipif(len(DEVICES) == 1, reason="needs a GPU")
 def test_no_memory_on_the_gpu_is_a_route_error(model):
-    program = load(model, "cuda:0")
-    session = _torch.TorchSession(model, program, "eager")
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(1e-9)
-    try:
-        with pytest.raises(RouteError, match="out of memory"):
-            session.run(inputs(64))
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
+    program = load(model, "cuda:0")._replace(call=lambda *_: (torch.empty(1 << 42, device="cuda:0"),))
+    with pytest.raises(RouteError, match=r"^out of memory: PyTorch failed"):
+        _torch.TorchSession(model, program, "eager").run(inputs(2))

@@ -17,7 +17,8 @@ import torch
 
 from wavefit.routes import _torch_audit as audit
 from wavefit.routes._torch_errors import translated
-from wavefit.routes._torch_program import Program, check_shapes
+from wavefit.routes._torch_program import Program
+from wavefit.routes._torch_shapes import check_shapes
 from wavefit.routes.session import Arrays, Session
 from wavefit.schema import Model, NodeTime, Placement, ProviderShare
 
@@ -29,7 +30,7 @@ _WARM_UPS = (
 )
 _TIMED_RUNS = 10
 _CPU_OPS_SHOWN = 10
-_PIECE_BYTES = 2 << 20
+_PIECE_BYTES = 4 << 20
 
 
 class TorchSession(Session):
@@ -185,7 +186,10 @@ class Runner:
         for array, pieces in zip(arrays, self._pieces, strict=True):
             flat = np.ascontiguousarray(array).reshape(-1)
             for part, staging, target in pieces:
-                np.copyto(staging.numpy(), flat[part])
+                if flat.flags.writeable:
+                    staging.copy_(torch.from_numpy(flat[part]))  # with all threads, NumPy takes one
+                else:  # PyTorch warns of read-only arrays
+                    np.copyto(staging.numpy(), flat[part])
                 target.copy_(staging, non_blocking=True)
 
     def _host_like(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from wavefit.errors import RouteError
+from wavefit.routes import _torch_file
 from wavefit.routes._torch_errors import translated
+from wavefit.routes._torch_fold import fold
 from wavefit.schema import Model
 
 HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -52,7 +52,7 @@ class Program(NamedTuple):
     module: torch.fx.GraphModule
     device: torch.device
     form: Form
-    exported: Any
+    ranges: dict[Any, Any]  # of the symbols in the placeholders' shapes
 
 
 def load(path: Path, model: Model, device: torch.device, form: Form) -> Program:
@@ -64,7 +64,7 @@ def load(path: Path, model: Model, device: torch.device, form: Form) -> Program:
         RouteError: another version of PyTorch wrote the file, it has other inputs or outputs than the model, or
             tensors of it did not go to the device.
     """
-    exported = _moved(_read(path), device)
+    exported = _moved(_torch_file.read(path), device)
     with translated(f"PyTorch could not move the model to {device}"):
         module = _flat(exported).to(device)
     _check_interface(module, model)
@@ -78,28 +78,7 @@ def load(path: Path, model: Model, device: torch.device, form: Form) -> Program:
         )
     check_device(module, device)
     types = [_torch_type(spec.dtype) for spec in model.outputs]
-    return Program(_function(module, device, form, types), module, device, form, exported)
-
-
-def _read(path: Path) -> Any:
-    written = written_by(path)
-    with translated(
-        f"PyTorch {torch.__version__} cannot load {path.name}, written by PyTorch {written or '?'}"
-    ) as how:
-        how.fix = f"export the model again with PyTorch {torch.__version__}"
-        return torch.export.load(path)
-
-
-def written_by(path: Path) -> str | None:
-    """The version of PyTorch that wrote a .pt2, None where the file does not tell."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [
-                name for name in archive.namelist() if name.endswith(("models/model.json", "program.json"))
-            ]
-            return json.loads(archive.read(names[0])).get("torch_version") if names else None
-    except (OSError, zipfile.BadZipFile, ValueError):
-        return None
+    return Program(_function(module, device, form, types), module, device, form, exported.range_constraints)
 
 
 def _moved(exported: Any, device: torch.device) -> Any:
@@ -122,6 +101,7 @@ def _flat(exported: Any) -> torch.fx.GraphModule:
     graph.set_codegen(torch.fx.graph.CodeGen())
     for node in [node for node in graph.nodes if node.op == "call_module" and "guard" in str(node.target)]:
         graph.erase_node(node)
+    fold(module)
     return torch.fx.GraphModule(module, graph)
 
 
@@ -196,13 +176,19 @@ def _to_channels_last(weight: torch.Tensor) -> torch.Tensor:
 
 
 def _function(
-    module: torch.nn.Module, device: torch.device, form: Form, types: Sequence[torch.dtype]
+    module: torch.fx.GraphModule, device: torch.device, form: Form, types: Sequence[torch.dtype]
 ) -> Callable[..., tuple[torch.Tensor, ...]]:
     half = HALF.get(form.precision)
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    lowered = [half is not None and _only_lowered(node) for node in placeholders]
+
+    def prepared(tensor: torch.Tensor, to_half: bool) -> torch.Tensor:
+        last = form.channels_last and tensor.dim() == 4
+        layout = torch.channels_last if last else torch.preserve_format
+        return tensor.to(half if to_half else tensor.dtype, memory_format=layout)
 
     def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        if form.channels_last:
-            inputs = tuple(_to_channels_last(tensor) for tensor in inputs)
+        inputs = tuple(map(prepared, inputs, lowered))
         if half is None:
             outputs = module(*inputs)
         else:
@@ -213,43 +199,15 @@ def _function(
     return call
 
 
+def _only_lowered(node: Any) -> bool:
+    """Whether autocast would cast an fp32 input first thing, so that it can be cast and laid out in one go."""
+    value = node.meta["val"]
+    users = node.users
+    return value.dtype == torch.float32 and bool(users) and all(_feeds(user, _LOWERED) for user in users)
+
+
 def _torch_type(name: str) -> torch.dtype:
     kind = getattr(torch, "bool" if name == "bool" else name, None)
     if not isinstance(kind, torch.dtype):
         raise RouteError(f"PyTorch has no tensors of type {name}")
     return kind
-
-
-def check_shapes(program: Program, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Holds input shapes against those that the program was exported for.
-
-    Raises:
-        RouteError: a size is fixed to another number, out of its range, or differs from another of the same name.
-            As in torch.export, sizes 0 and 1 are admitted below a least size of 2.
-    """
-    placeholders = [node for node in program.module.graph.nodes if node.op == "placeholder"]
-    known: dict[Any, int] = {}
-    for node, shape in zip(placeholders, shapes, strict=True):
-        expected = getattr(node.meta.get("val"), "shape", ())
-        for axis, (want, have) in enumerate(zip(expected, shape, strict=True)):
-            problem = _misfit(want, have, known, program.exported.range_constraints)
-            if problem:
-                raise RouteError(
-                    f"the exported program takes {problem} at axis {axis} of {node.name}, not {have}",
-                    "export the model again with that dimension dynamic",
-                )
-
-
-def _misfit(want: Any, have: int, known: dict[Any, int], ranges: dict[Any, Any]) -> str:
-    if isinstance(want, int):
-        return "" if want == have else str(want)
-    symbol = want.node.expr
-    if not symbol.is_symbol:  # 2*batch, say: known once its symbols are
-        value = symbol.subs(known)
-        return "" if not value.is_number or value == have else str(value)
-    if known.setdefault(symbol, have) != have:
-        return str(known[symbol])
-    allowed = ranges.get(symbol)
-    if allowed is None or (have <= allowed.upper and (have >= allowed.lower or allowed.lower <= 2)):
-        return ""
-    return f"{allowed.lower} to {allowed.upper}"

@@ -78,11 +78,11 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
         import torch_directml
     except (ImportError, OSError) as error:
         raise RouteError(f"torch-directml does not load: {error}") from error
-    from wavefit.routes import _torch, _torch_program
+    from wavefit.routes import _torch, _torch_program, _torch_shapes
 
     target = torch_directml.device(_index(device, torch_directml))
     program = _torch_program.load(Path(model.exported_program), model, target, _torch_program.Form())
-    _torch_program.check_shapes(program, [plan.shapes[spec.name] for spec in model.inputs])
+    _torch_shapes.check_shapes(program, [plan.shapes[spec.name] for spec in model.inputs])
     return _torch.TorchSession(model, program, "eager")
 
 

@@ -126,13 +126,13 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     channels_last = plan.options.get("layout") == "channels_last"
     _torch_env.prepare(build, workdir, channels_last)
     _torch_env.set_flags()
-    from wavefit.routes import _torch, _torch_audit, _torch_device, _torch_program
+    from wavefit.routes import _torch, _torch_audit, _torch_device, _torch_program, _torch_shapes
 
     target = _torch_device.find(device)
     form = _torch_program.Form(plan.precision, channels_last)
     program = _torch_program.load(Path(model.exported_program), model, target, form)
     shapes = [plan.shapes[spec.name] for spec in model.inputs]
-    _torch_program.check_shapes(program, shapes)
+    _torch_shapes.check_shapes(program, shapes)
     _torch_audit.check_precision(program, _torch_audit.trace(program, shapes))
     mode: Any = plan.options.get("mode", "eager")
     return _torch.TorchSession(model, program, mode, autotune=bool(plan.options.get("autotune")))

@@ -1,0 +1,36 @@
+"""Reading a .pt2, and which PyTorch wrote it."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wavefit.routes._torch_errors import translated
+
+
+def read(path: Path) -> Any:
+    """The exported program of a .pt2.
+
+    Raises:
+        RouteError: it cannot be loaded here; the message names the versions that wrote it and that runs.
+    """
+    here = torch.__version__
+    what = f"PyTorch {here} cannot load {path.name}, written by PyTorch {written_by(path) or '?'}"
+    with translated(what, f"export the model again with PyTorch {here}"):
+        return torch.export.load(path)
+
+
+def written_by(path: Path) -> str | None:
+    """The version of PyTorch that wrote a .pt2, None where the file does not tell."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = [
+                name for name in archive.namelist() if name.endswith(("models/model.json", "program.json"))
+            ]
+            return json.loads(archive.read(parts[0])).get("torch_version") if parts else None
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return None
