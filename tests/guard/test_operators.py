@@ -11,8 +11,11 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from wavefit.guard import operators
+from wavefit.guard.resize import Resize
 
-COUNTS = {"conv": 6, "convtranspose": 11, "maxpool": 18, "averagepool": 19}
+OURS = [*operators.FAST, Resize]
+
+COUNTS = {"conv": 6, "convtranspose": 11, "maxpool": 18, "averagepool": 19, "resize": 39}
 """Fewest conformance cases that each of onnx's modules has held since 1.17."""
 
 
@@ -30,8 +33,8 @@ def test_onnx_conformance(module: str) -> None:
     cases = conformance(module)
     assert len(cases) >= COUNTS[module]
     for case in cases:
-        evaluator = ReferenceEvaluator(case.model, new_ops=operators.FAST)
-        assert type(evaluator.rt_nodes_[0]) in operators.FAST
+        evaluator = ReferenceEvaluator(case.model, new_ops=OURS)
+        assert type(evaluator.rt_nodes_[0]) in OURS
         for inputs, outputs in case.data_sets:
             feeds = dict(zip(evaluator.input_names, inputs, strict=True))
             for have, want in zip(evaluator.run(None, feeds), outputs, strict=True):
@@ -44,14 +47,14 @@ def run(op: str, arrays: list[np.ndarray], **attributes: Any) -> np.ndarray:
     names = [f"x{index}" for index in range(len(arrays))]
     node = helper.make_node(op, names, ["y"], **attributes)
     values = [
-        helper.make_tensor_value_info(name, TensorProto.DOUBLE, array.shape)
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in zip(names, arrays, strict=True)
     ]
     output = helper.make_tensor_value_info("y", TensorProto.DOUBLE, None)
     model = helper.make_model(
         helper.make_graph([node], "g", values, [output]), opset_imports=[helper.make_opsetid("", 19)]
     )
-    evaluator = ReferenceEvaluator(model, new_ops=operators.FAST)
+    evaluator = ReferenceEvaluator(model, new_ops=OURS)
     return evaluator.run(None, dict(zip(names, arrays, strict=True)))[0]
 
 
@@ -129,6 +132,27 @@ def test_pools_are_torch_in_double(kernel: Any, stride: Any, padding: Any, ceil:
         want = functional.avg_pool2d(tensor, kernel, stride, padding, ceil, counted).numpy()
         have = run("AveragePool", [x], count_include_pad=int(counted), **settings)
         np.testing.assert_allclose(have, want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("mode", "corners"), [("nearest", None), ("linear", False), ("linear", True), ("cubic", False)]
+)
+@pytest.mark.parametrize("size", [(22, 28), (7, 31), (11, 14)])
+def test_resize_is_torch_in_double(mode: str, corners: bool | None, size: tuple[int, int]) -> None:
+    torch = pytest.importorskip("torch")
+    x = normal(2, 3, 11, 14)
+    coordinates = {None: "asymmetric", False: "pytorch_half_pixel", True: "align_corners"}[corners]
+    have = run(
+        "Resize",
+        [x, np.zeros(0), np.zeros(0), np.array([2, 3, *size])],
+        mode=mode,
+        coordinate_transformation_mode=coordinates,
+        nearest_mode="floor",
+    )
+    torch_mode = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}[mode]
+    want = torch.nn.functional.interpolate(torch.from_numpy(x), size, mode=torch_mode, align_corners=corners)
+    np.testing.assert_allclose(have, want.numpy(), rtol=1e-12, atol=1e-12)
 
 
 def test_conv_in_blocks_equals_conv_whole(monkeypatch: pytest.MonkeyPatch) -> None:

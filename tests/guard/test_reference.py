@@ -91,22 +91,43 @@ def test_float64_runs_branches(tmp_path: Path) -> None:
     )
 
 
-def test_an_operator_beyond_float64_is_named(tmp_path: Path) -> None:
-    shape = numpy_helper.from_array(np.array([1, 1, 16, 16], np.float32), "scales")
-    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], "up", mode="cubic")
+def test_an_operator_that_would_take_too_long_is_named(tmp_path: Path) -> None:
+    node = helper.make_node("LpPool", ["x"], ["y"], "pool", kernel_shape=[2, 2])
     proto = models.model(
-        [node],
-        [models.value("x", ["N", 3, 128, 128])],
-        [models.value("y", ["N", 3, "H", "W"])],
-        [shape],
-        opset=18,
+        [node], [models.value("x", ["N", 3, 128, 128])], [models.value("y", ["N", 3, 127, 127])], opset=18
     )
     model = write(proto, tmp_path / "m.onnx")
     reference = make_reference(model, random_samples(model, {}, 1, 0), quiet)
     assert reference.float64 is None
-    assert any("Resize 'up'" in warning for warning in reference.warnings)
+    assert reference.warnings == (
+        "no float64 reference: LpPool 'pool' would take too long on onnx's reference evaluator (49152 elements)",
+    )
+
+
+def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
+    node = helper.make_node("FastGelu", ["x"], ["y"], "gelu", domain="com.microsoft")
+    proto = scalar_op([node])
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    model = write(proto, tmp_path / "m.onnx")
+    reference = make_reference(model, random_samples(model, {}, 2, 0), quiet)
+    assert reference.float64 is None
+    assert "FastGelu" in reference.warnings[0]
+
+
+def test_a_run_beyond_its_time_is_given_up(tmp_path: Path) -> None:
+    model = write(models.mlp(), tmp_path / "m.onnx")
     with pytest.raises(NoFloat64, match="took too long"):
-        run_float64(write(models.mlp(), tmp_path / "n.onnx"), {"x": np.ones((1, 16), np.float32)}, -1)
+        run_float64(model, {"x": np.ones((1, 16), np.float32)}, -1)
+
+
+def test_a_float64_run_far_from_fp32_is_not_trusted(tmp_path: Path) -> None:
+    # 1e8 + x - 1e8 in fp32 keeps no digit of x: the model is ill-conditioned, and float64 would excuse any answer
+    big = numpy_helper.from_array(np.float32(1e8), "big")
+    nodes = [helper.make_node("Add", ["x", "big"], ["s"]), helper.make_node("Sub", ["s", "big"], ["y"])]
+    model = write(scalar_op(nodes, (big,)), tmp_path / "m.onnx")
+    reference = make_reference(model, random_samples(model, {}, 4, 0), quiet)
+    assert reference.float64 is None
+    assert "ill-conditioned" in reference.warnings[0]
 
 
 def test_data_sorted_by_class_is_sampled_evenly(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from wavefit.schema import Model
 
 _SLOW = {
-    "Resize": 1 << 15,
     "Upsample": 1 << 18,
     "RoiAlign": 1 << 14,
     "GridSample": 1 << 14,
@@ -27,6 +26,9 @@ _SLOW = {
     "ConvInteger": 1 << 16,
     "STFT": 1 << 16,
     "TfIdfVectorizer": 1 << 12,
+    "ScatterElements": 1 << 18,
+    "GatherElements": 1 << 18,
+    "Col2Im": 1 << 18,
 }
 """Operators that onnx runs as loops in Python, and the most elements (largest input) that they are given."""
 
@@ -73,13 +75,14 @@ def _evaluator(model: Model) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     from wavefit.guard.operators import FAST
+    from wavefit.guard.resize import Resize
 
     try:
         proto = onnx.load(model.path)
         if proto.functions:
             proto = inline_local_functions(proto)
         doubled = to_double(proto)
-        return ReferenceEvaluator(doubled, new_ops=FAST)
+        return ReferenceEvaluator(doubled, new_ops=[*FAST, Resize])
     except _UNABLE as error:
         raise NoFloat64(
             f"onnx's reference evaluator does not take the graph ({_first_line(error)})"
