@@ -94,11 +94,15 @@ def main() -> None:
         latencies = {path.stem: model_latency_s(path) for path in (DEMO, resnet50(Path(folder)))}
     for name, latency in latencies.items():
         print(f"{name}: {latency * 1e6:,.1f} us at batch 1")
-    print(f"bare loop over a session that does nothing: {bare * 1e6:.2f} us a call; above that, best of {ROUNDS} rounds")
+    print(
+        f"bare loop over a session that does nothing: {bare * 1e6:.2f} us a call; above it, best of {ROUNDS}:"
+    )
     for name in list(rows)[1:]:
         over = min(rows[name]) - bare
         ratios = ", ".join(f"{over / latency:.3%} of {model}" for model, latency in latencies.items())
-        print(f"  {name:18} {over * 1e6:6.2f} us: {ratios} (median {(median(rows[name]) - bare) * 1e6:.2f} us)")
+        print(
+            f"  {name:18} {over * 1e6:6.2f} us: {ratios} (median {(median(rows[name]) - bare) * 1e6:.2f} us)"
+        )
 
 
 if __name__ == "__main__":
