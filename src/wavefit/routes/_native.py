@@ -91,7 +91,7 @@ def _package_of(library: str) -> str:
     if library.startswith("libmigraphx"):
         return "sudo apt install migraphx (after ROCm: https://rocm.docs.amd.com)"
     if library.startswith("libamdhip64.so."):
-        return f"install ROCm {library.rpartition('.')[2]}: https://rocm.docs.amd.com"
+        return f"install ROCm {library.rpartition('.')[2]} or newer: https://rocm.docs.amd.com"
     if library.startswith(("libhip", "libroc", "libMIOpen", "libhsa")):
         return "install ROCm in the version that this package was built for: https://rocm.docs.amd.com"
     return f"install the system package that holds {library}"
