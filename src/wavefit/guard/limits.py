@@ -12,6 +12,9 @@ where u_r stands in for e_r where the reference is exact by luck. u is 2^-24 in 
 other orders of summation, fused multiply-adds and Winograd convolutions; 4 across precisions, whose errors average
 out over long sums. The result never exceeds sqrt(u), half of the digits, and is never below 2 e_r.
 
+Emulated on ResNet-50 with random weights (every tensor rounded to p, sums in double; e_r 6.6e-7), the errors were
+1.5e-3 in fp16 (0.021 allowed), 0.012 in bf16 (0.063), and 7.3e-4 with TF32 convolutions (2.1e-5 in fp32: found).
+
 Without float64 the candidate is held to sqrt(u) against the fp32 reference: 2.4e-4 in fp32, 0.022 in fp16, 0.063 in
 bf16. int8 has no roundoff of this kind (its steps are as wide as the calibrated range): it is held to 0.15, a cosine
 of 0.989; whether that matters is for a task metric to say.
