@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/wavefit demo
@@ -35,3 +35,6 @@ $(VENV)/.test: $(VENV)/.demo
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.wavefit
+
+docs: $(VENV)/.test
+	$(BIN)/python -m typer wavefit.cli utils docs --name wavefit --output docs/cli.md

@@ -66,10 +66,10 @@ def test_offline_of_a_slow_model_is_a_few_batches() -> None:
     assert result.samples == 6
 
 
-def test_offline_that_was_estimated_too_slow_is_not_valid() -> None:
+def test_offline_that_was_estimated_too_slow_is_run_again_for_long_enough() -> None:
     result = scenarios.run("Offline", _subject(Sleeping(0.001), 2, batch_s=0.1), Load(duration_s=0.4))
-    assert not result.valid
-    assert "Increase expected QPS" in " ".join(result.reasons)
+    assert result.valid
+    assert result.duration_s >= 0.4
 
 
 @pytest.mark.parametrize(("batch", "items", "runs"), [(1, 8, 8), (3, 8, 3), (16, 16, 1)])

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from wavefit.cli._options import Json
+
 _BATCHES = (1, 8, 64)
 
 
@@ -15,6 +17,7 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="NAME.wavefit", help="The bundle's folder.")
     ] = Path("demo.wavefit"),
+    json: Json = False,
 ) -> None:
     """Optimize a small classifier of handwritten digits, with 500 labelled images to guard its accuracy."""
     import wavefit.demo
@@ -28,7 +31,7 @@ def command(
     command = shlex.join(words)
     typer.echo(command, err=True)
     request = Request(data=Data(path=str(data)), batches=_BATCHES)
-    carry_out(Order(model=str(model), request=request, folder=str(output), command=command))
+    carry_out(Order(model=str(model), request=request, folder=str(output), command=command), json)
 
 
 def _batches() -> str:
