@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wavefit.errors import InputError
-from wavefit.model import load, prove
+from wavefit.model import load, prove, reopen_constants
 from wavefit.model.export import Exported, Say, check_out, first_reason, folder_of, publish
 from wavefit.model.export_plan import BATCH, Options
 from wavefit.model.inputs import random_array
 from wavefit.model.prove import BATCHES, Case
-from wavefit.model.reopen_rules import PRIME, RULES, Graph, carries, infer, label
+from wavefit.model.reopen_graph import PRIME, Graph, carries, infer, label
+from wavefit.model.reopen_rules import RULES
 from wavefit.schema import Model
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def unfreeze(proto: Any, batch: int, batched: Sequence[bool]) -> tuple[str, ...]
     Returns:
         What was changed, one sentence a node.
     """
-    source = next(entry.name for entry, flag in zip(proto.graph.input, batched, strict=True) if flag)
-    graph = Graph(proto, batch, source, {})
+    reopen_constants.fold(proto)
+    graph = Graph(proto, batch, batched, {})
     changes: list[str] = []
     done: set[str] = set()
     for _ in range(_MAX_ROUNDS):
