@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -17,6 +18,9 @@ OURS = [*operators.FAST, Resize]
 
 COUNTS = {"conv": 6, "convtranspose": 11, "maxpool": 18, "averagepool": 19, "resize": 39}
 """Fewest conformance cases that each of onnx's modules has held since 1.17."""
+
+CORRECTED = ("test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True",)
+"""Cases whose expected values onnx has since changed: seen wrong in 1.17 (they also differ from PyTorch), right in 1.23."""
 
 
 def conformance(module: str) -> list[Any]:
@@ -33,6 +37,8 @@ def test_onnx_conformance(module: str) -> None:
     cases = conformance(module)
     assert len(cases) >= COUNTS[module]
     for case in cases:
+        if case.name in CORRECTED and tuple(map(int, onnx.__version__.split(".")[:2])) < (1, 23):
+            continue
         evaluator = ReferenceEvaluator(case.model, new_ops=OURS)
         assert type(evaluator.rt_nodes_[0]) in OURS
         for inputs, outputs in case.data_sets:

@@ -172,14 +172,15 @@ def numpy_dtype(spec: TensorSpec) -> np.dtype:
     Raises:
         InputError: it takes text, or a type that numpy does not have.
     """
-    import ml_dtypes  # noqa: F401  (gives numpy bfloat16 and the float8 types)
     import numpy as np
 
     if spec.dtype == "string":
         raise InputError(f"input {spec.name!r} takes text, for which wavefit has no samples")
     try:
+        if spec.dtype.startswith(("bfloat16", "float8", "float4", "int4", "uint4")):
+            import ml_dtypes  # noqa: F401  (adds these types to numpy; comes with onnx from 1.19 on)
         return np.dtype(spec.dtype)
-    except TypeError as error:
+    except (TypeError, ImportError) as error:
         raise InputError(f"input {spec.name!r} takes {spec.dtype}, which numpy does not have") from error
 
 
