@@ -304,6 +304,52 @@ def test_shapes_that_are_calculated_are_followed(tmp_path: Path) -> None:
     assert counted.unknown == ()
 
 
+def test_arithmetic_on_shapes_is_carried_out(tmp_path: Path) -> None:
+    """Half of the last axis, by Slice, Div and Cast of the shape: shape inference alone gives up on it."""
+    constants = {
+        "two": np.array([2], np.int64),
+        "last": np.array([-1], np.int64),
+        "end": np.array([2**31], np.int64),
+        "zero": np.array([0], np.int64),
+    }
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "last", "end"], ["w"]),
+        helper.make_node("Cast", ["w"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["two"], ["two_f"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["f", "two_f"], ["half_f"]),
+        helper.make_node("Floor", ["half_f"], ["floor"]),
+        helper.make_node("Cast", ["floor"], ["half"], to=TensorProto.INT64),
+        helper.make_node("Slice", ["x", "zero", "half", "last"], ["left"]),
+        helper.make_node("Relu", ["left"], ["y"], "relu"),
+    ]
+    proto = models.model(
+        nodes,
+        [models.value("x", ["N", 3, "W"])],
+        [models.value("y", ["N", 3, "H"])],
+        [models.weight(name, array) for name, array in constants.items()],
+    )
+    model = load(models.save(proto, tmp_path / "m.onnx"))
+    counted = cost(model, bind(model, 2, {"W": 9}))
+    assert counted.unknown == ()
+    assert [node.op for node in counted.nodes] == [node.op_type for node in nodes]
+    assert counted.nodes[-1].flops == 2 * 3 * 4
+
+
+def test_a_bomb_behind_shape_arithmetic_is_not_carried_out(tmp_path: Path) -> None:
+    many = models.weight("many", np.array(10**15, np.int64))
+    nodes = [
+        helper.make_node("Range", ["zero", "many", "one"], ["r"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    small = [models.weight(name, np.array(value, np.int64)) for name, value in (("zero", 0), ("one", 1))]
+    values = [models.value(name, [2]) for name in "xy"]
+    model = load(
+        models.save(models.model(nodes, values[:1], values[1:], [many, *small]), tmp_path / "m.onnx")
+    )
+    assert cost(model, {"x": (2,)}).nodes[1].flops == 2
+
+
 def test_an_exporters_stale_shapes_do_not_count(tmp_path: Path) -> None:
     proto = models.mlp()
     proto.graph.value_info.append(models.value("m0", [1, 32]))

@@ -13,7 +13,8 @@ from wavefit.model.flops import flops
 from wavefit.model.flops.movement import PICKS, VIEWS
 from wavefit.model.flops.operation import Operation, Shape
 from wavefit.model.graph import DEFAULT_DOMAINS
-from wavefit.model.inference import Value, infer
+from wavefit.model.inference import infer
+from wavefit.model.values import Value
 from wavefit.schema import Cost, Model, NodeCost, TensorSpec
 
 
@@ -32,8 +33,8 @@ def cost(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
     """
     for spec in model.inputs:
         _check_shape(model, spec, shapes.get(spec.name))
-    proto, values = infer(Path(model.path), shapes)
-    nodes = tuple(_node(node, values) for node in proto.graph.node)
+    graph_nodes, values = infer(Path(model.path), shapes)
+    nodes = tuple(_node(node, values) for node in graph_nodes)
     unknown = Counter(node.op for node in nodes if node.flops is None)
     return Cost(
         shapes=dict(shapes),

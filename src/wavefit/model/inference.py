@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wavefit.errors import InputError
 from wavefit.model import graph as walk
 from wavefit.model.load import parse
-from wavefit.model.tensors import EXTERNAL, TYPES, elements, external_range
+from wavefit.model.tensors import EXTERNAL, elements, external_range
+from wavefit.model.values import SMALL, Value, values
 
-_SMALL = 1024  # elements: as many as a stored shape, axis list or index may have
+_ROUNDS = 12  # of inference and folding; each lets the next see further
 
 _DATA_FIELDS = (
     "raw_data",
@@ -24,40 +25,53 @@ _DATA_FIELDS = (
 )
 
 
-class Value(NamedTuple):
-    """A tensor of the graph: its shape, None where unknown, and the bits of one element, None for text."""
-
-    shape: tuple[int, ...] | None
-    bits: int | None
-
-
-def infer(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, dict[str, Value]]:
-    """The graph with its functions inlined, and what is known of every tensor in it at these input shapes.
+def infer(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[list[Any], dict[str, Value]]:
+    """The graph's nodes with functions inlined, and what is known of every tensor at these input shapes.
 
     Raises:
         InputError: the shapes cannot go through the model's nodes.
     """
-    import onnx
     from onnx import inliner
+
+    from wavefit.model.folding import fold
 
     proto = parse(path)
     if proto.functions:
         proto = inliner.inline_local_functions(proto)
     _lighten(proto, path.parent)
-    _substitute(proto.graph, shapes)
+    sizes = _substitute(proto.graph, shapes)
+    nodes = [type(node).FromString(node.SerializeToString()) for node in proto.graph.node]
+    proto, known = _infer(path, proto)
+    for _ in range(_ROUNDS):
+        if not _gaps(nodes, known) or not fold(proto, known):
+            break
+        _forget(proto.graph, sizes)
+        proto, known = _infer(path, proto)
+    return nodes, known
+
+
+def _infer(path: Path, proto: Any) -> tuple[Any, dict[str, Value]]:
+    from onnx import shape_inference
+
     try:
-        proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        proto = shape_inference.infer_shapes(proto, data_prop=True)
+    except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
         said = walk.printable(str(error), 300)
         raise InputError(f"{path}: these input shapes do not go through the model: {said}") from error
-    return proto, dict(_values(proto.graph))
+    return proto, dict(values(proto.graph))
+
+
+def _gaps(nodes: Sequence[Any], known: Mapping[str, Value]) -> bool:
+    """Whether a standard operator has an output of unknown shape."""
+    names = (name for node in nodes if node.domain in walk.DEFAULT_DOMAINS for name in node.output if name)
+    return any(name not in known or known[name].shape is None for name in names)
 
 
 def _lighten(proto: Any, folder: Path) -> None:
     """Drops the data of big tensors, which shape inference never reads, and fetches small external ones."""
     for item in walk.stored(proto):
         tensor = item.tensor
-        small = elements(tensor) <= _SMALL
+        small = elements(tensor) <= SMALL
         if tensor.data_location == EXTERNAL:
             raw = _read(item, folder) if small else None
             tensor.ClearField("external_data")
@@ -76,12 +90,8 @@ def _read(item: walk.Stored, folder: Path) -> bytes:
         return file.read(length)
 
 
-def _substitute(graph: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Puts the concrete shapes in, and forgets the shapes that the exporter wrote down for standard operators.
-
-    Those may hold another batch. Operators of other domains are not inferred: their written shapes are all there is,
-    with the sizes of named dimensions filled in.
-    """
+def _substitute(graph: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Puts the concrete shapes in; returns the size of each named dimension."""
     sizes: dict[str, int] = {}
     for entry in graph.input:
         if entry.name in shapes:
@@ -90,6 +100,16 @@ def _substitute(graph: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
                 if dim.dim_param:
                     sizes[dim.dim_param] = size
                 dim.dim_value = size
+    _forget(graph, sizes)
+    return sizes
+
+
+def _forget(graph: Any, sizes: Mapping[str, int]) -> None:
+    """Forgets the shapes that are written down for standard operators: an exporter's may hold another batch.
+
+    Operators of other domains are not inferred: their written shapes are all there is, with the sizes of named
+    dimensions filled in.
+    """
     foreign = {name for node in graph.node if node.domain not in walk.DEFAULT_DOMAINS for name in node.output}
     kept = [entry for entry in graph.value_info if entry.name in foreign]
     for entry in (*kept, *graph.output):
@@ -101,22 +121,3 @@ def _substitute(graph: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     copies = [type(entry).FromString(entry.SerializeToString()) for entry in kept]
     del graph.value_info[:]
     graph.value_info.extend(copies)
-
-
-def _values(graph: Any) -> Iterator[tuple[str, Value]]:
-    for entry in (*graph.input, *graph.value_info, *graph.output):
-        tensor = entry.type.tensor_type
-        yield entry.name, Value(_dims(tensor), _bits(tensor.elem_type))
-    for tensor in graph.initializer:
-        yield tensor.name, Value(tuple(tensor.dims), _bits(tensor.data_type))
-
-
-def _dims(tensor: Any) -> tuple[int, ...] | None:
-    if not tensor.HasField("shape"):
-        return None
-    dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
-    return None if None in dims else tuple(dims)  # type: ignore[arg-type]
-
-
-def _bits(data_type: int) -> int | None:
-    return TYPES[data_type][1] or None if data_type in TYPES else None
