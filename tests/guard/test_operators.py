@@ -20,7 +20,7 @@ COUNTS = {"conv": 6, "convtranspose": 11, "maxpool": 18, "averagepool": 19, "res
 """Fewest conformance cases that each of onnx's modules has held since 1.17."""
 
 CORRECTED = ("test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True",)
-"""Cases whose expected values onnx has since changed: seen wrong in 1.17 (they also differ from PyTorch), right in 1.23."""
+"""Cases whose expected values onnx has since changed: others in 1.17 than in 1.23."""
 
 
 def conformance(module: str) -> list[Any]:
