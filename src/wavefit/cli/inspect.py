@@ -94,7 +94,7 @@ def _sums(model: Model, costs: Cost | None) -> dict[str, str]:
         return {"FLOPs": f"unknown without sizes, give them: {sizes}"}
     known = " (of the nodes that are known)" if costs.unknown else ""
     return {
-        "FLOPs": f"{_count(costs.flops)}, {_count(costs.flops // 2)} multiply-adds{known}",
+        "FLOPs": f"{_count(costs.flops)} ({_count(costs.flops // 2)} MAC){known}",
         "bytes moved": f"{_bytes(costs.bytes)}{known}",
     }
 
