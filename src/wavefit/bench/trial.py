@@ -34,6 +34,7 @@ from wavefit.schema import (
     Struct,
     TensorSpec,
     Verdict,
+    fingerprint,
 )
 
 _DISTINCT_BATCHES = 4
@@ -130,7 +131,12 @@ def _opener(payload: Trial, workdir: Path) -> Callable[[Path, tuple[str, ...]], 
 
     def open_with(path: Path, extra: tuple[str, ...]) -> Session:
         outputs = tuple(TensorSpec(name=name, dtype="unknown", shape=None) for name in extra)
-        model = replace(payload.model, path=str(path), outputs=(*payload.model.outputs, *outputs))
+        digest = fingerprint(
+            payload.model.sha256, extra
+        )  # a route's compile cache must not take it for the model
+        model = replace(
+            payload.model, path=str(path), sha256=digest, outputs=(*payload.model.outputs, *outputs)
+        )
         return routes.get(payload.plan.route).open(payload.plan, model, payload.device, workdir)
 
     return open_with
