@@ -35,7 +35,7 @@ def parse_input(text: str) -> TensorSpec:
     if last in DTYPES:
         dtype = last
         rest, _, last = rest.rpartition(":")
-    elif rest.rpartition(":")[0] and _shape(rest.rpartition(":")[2]) is not None and _shape(last) is None:
+    elif _looks_like_type(rest, last):
         raise InputError(f"--input {text!r}: unknown type {last!r}", f"known: {', '.join(DTYPES)}")
     shape = _shape(last)
     if not rest or shape is None:
@@ -80,6 +80,15 @@ def _shape(text: str) -> tuple[Dim, ...] | None:
     if not all(_DIM.fullmatch(part) for part in parts):
         return None
     return tuple(_dim(part) for part in parts)
+
+
+def _looks_like_type(before: str, last: str) -> bool:
+    """Whether a shape stands before this already: "x:1x3:float23", but not "tensor:0:N"."""
+    name, _, shape = before.rpartition(":")
+    found = _shape(shape) if name else None
+    return (
+        found is not None and 0 not in found and not any(isinstance(dim, int) for dim in _shape(last) or ())
+    )
 
 
 def _dim(part: str) -> Dim:
