@@ -103,10 +103,16 @@ def test_fp32_has_three_modes_and_keeps_the_layout(rocm):
     assert {(plan.device, plan.batch, plan.shapes["image"]) for plan in plans} == {("gpu0", 4, (4, 3, 8, 8))}
 
 
-def test_fp16_convolutions_are_offered_channels_last_too(rocm):
+def test_fp16_convolutions_are_offered_channels_last_too(rocm, monkeypatch):
     plans = torch_gpu.plans((AMD,), MODEL, Request(precisions=("fp16",)))
     layouts = [(plan.options["mode"], plan.options.get("layout")) for plan in plans]
     assert layouts[3:] == [("graph", "channels_last"), ("compile", "channels_last")]
+    monkeypatch.setattr(_torch_build, "installed", lambda: CUDA)  # there torch.compile sees to the layout
+    on_nvidia = torch_gpu.plans((NVIDIA,), MODEL, Request(precisions=("fp16",)))
+    assert [plan.options["mode"] for plan in on_nvidia] == ["eager", "graph", "compile", "graph"]
+
+
+def test_without_convolutions_there_is_one_layout(rocm):
     dense = msgspec.structs.replace(MODEL, nodes_by_type={"Gemm": 1})
     assert len(torch_gpu.plans((AMD,), dense, Request(precisions=("fp16",)))) == 3
 
@@ -147,7 +153,7 @@ def test_text_inputs_are_refused(rocm):
 
 def test_no_gpu_is_refused():
     (refusal,) = torch_gpu.plans((CPU,), MODEL, Request())
-    assert refusal.reason == "no GPU was found or asked for"
+    assert refusal.reason == "no GPU is among the devices"
 
 
 def test_without_a_compiler_the_other_modes_stay(rocm, monkeypatch, tmp_path):
@@ -206,6 +212,12 @@ def test_directml_says_what_is_missing(monkeypatch, tmp_path):
     (refusal,) = torch_directml.plans((AMD,), MODEL, Request())
     assert "torch-directml is not installed" in refusal.reason
     monkeypatch.setattr(torch_directml, "_version", lambda package: "0.2.5.dev240914")
+    monkeypatch.setattr(_torch_build, "installed", lambda: Build("2.4.1+cpu", None, None))
+    (refusal,) = torch_directml.plans((AMD,), MODEL, Request())
+    assert refusal.reason.startswith(
+        "PyTorch 2.4.1+cpu, which torch-directml pins, keeps exported programs as pickles"
+    )
+    monkeypatch.setattr(_torch_build, "installed", lambda: CPU_ONLY)
     fp32, fp16 = torch_directml.plans((AMD,), MODEL, Request(precisions=("fp32", "fp16")))
     assert isinstance(fp32, Plan)
     assert "in fp16" in fp16.reason

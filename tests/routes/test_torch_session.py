@@ -279,8 +279,31 @@ def test_another_version_of_the_file_format_names_both_versions(model, tmp_path)
 def test_a_file_that_is_no_exported_program_is_refused(tmp_path):
     path = tmp_path / "net.pt2"
     path.write_bytes(b"not a zip")
-    with pytest.raises(RouteError, match=r"cannot load net\.pt2, written by PyTorch \?"):
+    with pytest.raises(RouteError, match=r"net\.pt2"):
         load(model_of(path))
+    assert _torch_file.written_by(path) is None
+
+
+def test_a_cast_in_the_model_does_not_break_half_precision(tmp_path):
+    """torch.export writes an assertion of the type before each cast."""
+
+    class Casts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 10, 8)
+
+        def forward(self, image, shift):
+            scores = self.conv(image).to(torch.float32).flatten(1).softmax(1) + shift
+            return scores, scores.argmax(1, keepdim=True).expand(-1, 10)
+
+    module, path = Casts().eval(), tmp_path / "casts.pt2"
+    exported = torch.export.export(module, (torch.randn(2, 3, 8, 8), torch.randn(2, 10)))
+    assert "_assert_tensor_metadata" in str(exported.graph)
+    torch.export.save(exported, path)
+    given = inputs(2)
+    have = _torch.TorchSession(model_of(path), load(model_of(path), "cpu", Form("bf16")), "eager").run(given)
+    want = module.double()(*(torch.from_numpy(array).double() for array in given.values()))[0]
+    assert rel_l2(have["scores"], want.detach().numpy()) < 4 * 2.0**-8
 
 
 def test_a_program_with_other_outputs_than_the_model_is_refused(model):

@@ -230,5 +230,7 @@ def provider_name(device_type: str) -> str:
 
 
 def _cpu_nodes(ops: Sequence[audit.Op]) -> tuple[NodeTime, ...]:
-    on_cpu = Counter(op.name for op in ops if op.device == "cpu").most_common(_CPU_OPS_SHOWN)
-    return tuple(NodeTime(name=f"{name} ({count} times)", op=name, provider="cpu") for name, count in on_cpu)
+    on_cpu = [(index, op.name) for index, op in enumerate(ops) if op.device == "cpu"]
+    return tuple(
+        NodeTime(name=f"{name}_{index}", op=name, provider="cpu") for index, name in on_cpu[:_CPU_OPS_SHOWN]
+    )

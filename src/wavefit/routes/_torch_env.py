@@ -11,16 +11,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
+from wavefit.routes._cache import user_cache
 from wavefit.routes._torch_build import Build
-
-
-def cache_folder() -> Path:
-    """The user's cache folder for wavefit: by XDG's rule on Linux, LOCALAPPDATA on Windows."""
-    home = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "wavefit"
 
 
 def variables(build: Build, folder: Path, channels_last: bool) -> dict[str, str]:
@@ -46,7 +40,7 @@ def prepare(build: Build, workdir: Path, channels_last: bool) -> None:
 
     Where the user's cache folder cannot be written, the caches go to ``workdir`` and are lost with it.
     """
-    chosen = variables(build, _writable(cache_folder(), workdir), channels_last)
+    chosen = variables(build, _writable(user_cache(), workdir), channels_last)
     for name, value in chosen.items():
         if name not in os.environ:
             os.environ[name] = value

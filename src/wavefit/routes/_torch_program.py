@@ -99,10 +99,16 @@ def _flat(exported: Any) -> torch.fx.GraphModule:
     module = exported.module()
     graph = module.graph
     graph.set_codegen(torch.fx.graph.CodeGen())
-    for node in [node for node in graph.nodes if node.op == "call_module" and "guard" in str(node.target)]:
+    for node in [node for node in graph.nodes if _is_check(node)]:
         graph.erase_node(node)
     fold(module)
     return torch.fx.GraphModule(module, graph)
+
+
+def _is_check(node: Any) -> bool:
+    """Guards on inputs, and assertions of types, which half precision would break (a cast leaves one)."""
+    is_guard = node.op == "call_module" and "guard" in str(node.target)
+    return (is_guard or op_name(node.target) == "_assert_tensor_metadata") and not node.users
 
 
 def _check_interface(module: torch.fx.GraphModule, model: Model) -> None:

@@ -1,5 +1,8 @@
 """PyTorch through DirectML on Windows, and in WSL. Microsoft's last release pins PyTorch 2.4.1 and Python up to 3.12.
 
+PyTorch 2.4.1 saves exported programs as pickles, which wavefit does not open, so with that release this route says so
+and names ort_directml. It runs with a release for PyTorch 2.9 or newer, should there be one.
+
 Source: https://pypi.org/project/torch-directml (0.2.5.dev240914, September 2024) and
 https://learn.microsoft.com/windows/ai/directml/pytorch-windows.
 """
@@ -7,12 +10,15 @@ https://learn.microsoft.com/windows/ai/directml/pytorch-windows.
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from wavefit.errors import RouteError
 from wavefit.model.shapes import bind
+from wavefit.routes import _torch_build
+from wavefit.routes._gpus import gpus, no_gpu
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Request, Unsupported
 
@@ -20,19 +26,17 @@ RUNS_EXPORTED_PROGRAM = True
 
 _NAME = "torch_directml"
 _LAST_PYTHON = (3, 12)
+_SAFE_FILES = (2, 9)  # the first PyTorch whose .pt2 files hold no pickles: see wavefit.model.pt2
 _WSL_GPU = Path("/dev/dxg")
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    gpus = [device for device in devices if device.kind == "gpu"]
-    refused = _refusal(model)
-    if not gpus:
-        refused = ("no GPU was found or asked for", "see `wavefit devices`")
+    refused = no_gpu(devices) or _refusal(model)
     if refused:
-        return [
-            Unsupported(route=_NAME, device=gpus[0].id if gpus else None, reason=refused[0], fix=refused[1])
-        ]
-    return [_plan(gpu, model, request, precision) for gpu in gpus for precision in request.precisions]
+        return [Unsupported(route=_NAME, reason=refused[0], fix=refused[1])]
+    return [
+        _plan(gpu, model, request, precision) for gpu in gpus(devices) for precision in request.precisions
+    ]
 
 
 def _refusal(model: Model) -> tuple[str, str] | None:
@@ -48,6 +52,13 @@ def _refusal(model: Model) -> tuple[str, str] | None:
         return (
             "torch-directml is not installed",
             "pip install torch-directml, in an environment of its own: it pins PyTorch 2.4.1",
+        )
+    build = _torch_build.installed()
+    if build is None or _numbers(build.version) < _SAFE_FILES:
+        return (
+            f"PyTorch {build.version if build else '2.4.1'}, which torch-directml pins, keeps exported programs as "
+            "pickles, and wavefit opens none",
+            "use the ort_directml route",
         )
     if model.exported_program is None:
         return (
@@ -94,6 +105,10 @@ def _index(device: Device, torch_directml: object) -> int:
     if len(matching) == 1 or count == 1:
         return matching[0] if matching else 0
     raise RouteError(f"DirectML sees {', '.join(names) or 'no adapter'}: none can be told to be {device.id}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def versions() -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 from wavefit.errors import RouteError
 from wavefit.model.shapes import bind
 from wavefit.routes import _torch_build, _torch_env
+from wavefit.routes._gpus import gpus, no_gpu
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
 
@@ -29,11 +30,11 @@ _BF16_MISSING = ("gfx8", "gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx9
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    gpus = [device for device in devices if device.kind == "gpu"]
-    if not gpus:
-        return [Unsupported(route=_NAME, reason="no GPU was found or asked for", fix="see `wavefit devices`")]
+    missing = no_gpu(devices)
+    if missing:
+        return [Unsupported(route=_NAME, reason=missing[0], fix=missing[1])]
     build = _torch_build.installed()
-    return list(itertools.chain.from_iterable(_plans(gpu, build, model, request) for gpu in gpus))
+    return list(itertools.chain.from_iterable(_plans(gpu, build, model, request) for gpu in gpus(devices)))
 
 
 def _plans(
@@ -53,18 +54,26 @@ def _plans(
             found.append(_refuse(gpu, unable))
             continue
         found += [
-            _plan(gpu, model, request, precision, options) for options in _options(model, precision, modes)
+            _plan(gpu, model, request, precision, options)
+            for options in _options(gpu, model, precision, modes)
         ]
     return found
 
 
 def _options(
-    model: Model, precision: Precision, modes: Sequence[str]
+    gpu: Device, model: Model, precision: Precision, modes: Sequence[str]
 ) -> list[dict[str, str | int | float | bool]]:
-    """Half-precision convolutions are offered channels-last as well: matrix units read that layout."""
+    """Half-precision convolutions are offered channels-last as well: matrix units read that layout.
+
+    Where a graph launches the ops, that is; op by op the host sets the pace. On NVIDIA torch.compile chooses that
+    layout by itself, on ROCm it does not (torch/_inductor/config.py, layout_optimization).
+    """
     found: list[dict[str, str | int | float | bool]] = [{"mode": mode} for mode in modes]
     if precision != "fp32" and _is_convolutional(model):
-        found += [{"mode": mode, "layout": "channels_last"} for mode in modes if mode != "eager"]
+        left_to_us = [
+            mode for mode in modes if mode == "graph" or (mode == "compile" and gpu.vendor == "amd")
+        ]
+        found += [{"mode": mode, "layout": "channels_last"} for mode in left_to_us]
     return found
 
 
