@@ -134,8 +134,8 @@ def _sentence(
     if missed:
         text += f"; {missed[0][0].plan.label} is out because its {missed[0][1][0]}"
         text += f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-    if refusals:
-        names = sorted({refusal.route for refusal in refusals})
+    ran = {record.plan.route for record in records}
+    if names := sorted({refusal.route for refusal in refusals} - ran):
         text += f"; {len(names)} route{'s' if len(names) != 1 else ''} cannot run here ({', '.join(names)})"
     return text + "."
 
