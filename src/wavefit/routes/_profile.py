@@ -26,15 +26,23 @@ def read_profile(events: Sequence[Event], runs: int) -> Placement:
     """Reads the last ``runs`` runs of a profile; earlier ones hold warm-up.
 
     Times are of one run, in seconds. A node that holds a subgraph (Loop, If, Scan) has the time of its own without
-    what runs inside it. Copies between devices count as time of their provider and not as nodes. A provider that
-    works asynchronously has the time in which its host side was busy or waiting, which is not the GPU's own.
+    what runs inside it. Copies between devices count as time of their provider and not as nodes. A GPU works while
+    the host goes on, so its nodes' times are those of starting them: what a run takes beyond all nodes is the wait
+    for the GPU and is added to its provider, and the providers sum to the whole run.
     """
-    times = _own_times(_last_runs(events, runs))
+    whole = sorted(
+        (event for event in events if event.get("name") == "model_run"), key=lambda run: run["ts"]
+    )[-runs:]
+    since = whole[0]["ts"] if len(whole) == runs else 0
+    times = _own_times(event for event in events if event.get("cat") == "Node" and event["ts"] >= since)
     counted = [node for node in times if not node.op.startswith("Memcpy")]
     nodes = Counter(node.provider for node in counted)
     time_us: Counter[str] = Counter()
     for node, spent in times.items():
         time_us[node.provider] += spent
+    gpus = [provider for provider, _ in time_us.most_common() if provider != _CPU]
+    if gpus:
+        time_us[gpus[0]] += max(0, sum(run["dur"] for run in whole) - sum(times.values()))
     shares = [
         ProviderShare(provider=provider, nodes=nodes[provider], time_s=spent / runs / 1e6)
         for provider, spent in time_us.items()
@@ -48,12 +56,6 @@ def read_profile(events: Sequence[Event], runs: int) -> Placement:
         ),
         source="onnxruntime profile",
     )
-
-
-def _last_runs(events: Sequence[Event], runs: int) -> list[Event]:
-    starts = sorted(event["ts"] for event in events if event.get("name") == "model_run")
-    since = starts[-runs] if len(starts) >= runs else 0
-    return [event for event in events if event.get("cat") == "Node" and event["ts"] >= since]
 
 
 def _own_times(events: Iterable[Event]) -> dict[_Node, int]:
