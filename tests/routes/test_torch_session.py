@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -306,9 +307,40 @@ def test_a_cast_in_the_model_does_not_break_half_precision(tmp_path):
     assert rel_l2(have["scores"], want.detach().numpy()) < 4 * 2.0**-8
 
 
-def test_a_program_with_other_outputs_than_the_model_is_refused(model):
-    import msgspec
+class Attention(torch.nn.Module):
+    """Token numbers in, scores against the tied embedding out."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(50, 32)
+        self.layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+    def forward(self, ids):
+        return self.layer(self.embed(ids)) @ self.embed.weight.T
+
+
+def test_attention_runs_in_half_and_a_tied_embedding_keeps_fp32(tmp_path):
+    torch.manual_seed(0)
+    module, path, ids = Attention().eval(), tmp_path / "attention.pt2", torch.randint(0, 50, (2, 7))
+    torch.export.save(torch.export.export(module, (ids,)), path)
+    model = msgspec.structs.replace(
+        model_of(path),
+        inputs=(TensorSpec(name="ids", dtype="int64", shape=(2, 7)),),
+        outputs=(TensorSpec(name="scores", dtype="float32", shape=(2, 7, 50)),),
+    )
+    program = load(model, "cpu", Form("bf16"))
+    ops = _torch_audit.trace(program, [(2, 7)])
+    _torch_audit.check_precision(program, ops)
+    attention = [op.dtype for op in ops if op.name.startswith("_scaled_dot_product")]
+    assert attention == [torch.bfloat16]
+    assert program.module.embed.weight.dtype == torch.float32
+    have = _torch.TorchSession(model, program, "eager").run({"ids": ids.numpy()})["scores"]
+    with torch.no_grad():
+        want = module.double()(ids).numpy()
+    assert 2.0**-8 / 50 < rel_l2(have, want) < 4 * 2.0**-8
+
+
+def test_a_program_with_other_outputs_than_the_model_is_refused(model):
     with pytest.raises(RouteError, match="2 inputs and 2 outputs, the ONNX model 2 and 1"):
         load(msgspec.structs.replace(model, outputs=model.outputs[:1]))
 

@@ -36,7 +36,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if made and not func.is_view and not op_name(func).startswith("empty"):
+        if made and not func.is_view and not op_name(func).startswith(("empty", "_unsafe_view")):
             floats = [
                 leaf
                 for leaf in tree_leaves(args)
