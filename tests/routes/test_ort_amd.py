@@ -232,6 +232,19 @@ def test_the_compile_cache_is_another_for_all_that_a_program_depends_on(
     assert ort_migraphx._cache_folder(plan, replace(MODEL, name="renamed"), gpu()) == folders[-1]
 
 
+@linux
+def test_a_home_that_cannot_be_written_still_has_a_cache_for_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocker = tmp_path / "file"
+    blocker.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocker / "below"))
+    plan = Plan(route="ort_migraphx", device="gpu0", shapes={"x": (1, 4)})
+    folder = ort_migraphx._writable_cache(plan, MODEL, gpu(), tmp_path)
+    assert folder == tmp_path / "migraphx" / "session"
+    assert folder.is_dir()
+
+
 def test_a_cache_lies_below_the_base_that_is_given(tmp_path: Path) -> None:
     assert _cache.compile_cache("migraphx", "key", base=tmp_path) == tmp_path / "migraphx" / "key"
 

@@ -18,7 +18,10 @@ import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from wavefit.schema import Model
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check")
@@ -104,6 +107,10 @@ def verify(name: str, python: Path) -> list[str]:
         f"and a fix: {seen['fix']}": seen["gpu"] or bool(seen["fix"]),
         "the versions name the package": case.build in seen["versions"],
     }
+    if seen["on_any_adapter"]:
+        checks[f"on any adapter, software too, {seen['on_any_adapter']}"] = seen["on_any_adapter"].endswith(
+            "right and there"
+        )
     for check, passed in checks.items():
         print(f"{'ok  ' if passed else 'FAIL'} {name}: {check}", flush=True)
     return [check for check, passed in checks.items() if not passed]
@@ -178,9 +185,29 @@ def observe(case: Case) -> dict[str, object]:
             "opened": opened,
             "fix": fix,
             "versions": route.versions(),
+            "on_any_adapter": run_on_any_adapter(model, Path(scratch)) if case.route == "ort_webgpu" else "",
             "gpu": any(device.kind == "gpu" for device in probe()),
             "wavefit": importlib.metadata.version("wavefit"),
         }
+
+
+def run_on_any_adapter(model: Model, workdir: Path) -> str:
+    """WebGPU's answer and placement on what Vulkan offers (Mesa's lavapipe will do); "" where that is nothing."""
+    import numpy as np
+
+    from wavefit.errors import RouteError
+    from wavefit.routes import _vulkan, ort_webgpu
+
+    try:
+        (name, *_) = [adapter.name for adapter in _vulkan.adapters()]
+        session = ort_webgpu._open(model, "high-performance", workdir)
+    except (RouteError, ValueError):
+        return ""
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    right = np.allclose(session.run({"x": x})["y"], x.sum(1, keepdims=True).repeat(3, 1))
+    placement = session.placement()
+    there = placement is not None and placement.on("WebGpuExecutionProvider") == 1
+    return f"{name}: {'right' if right else 'wrong'} and {'there' if there else 'elsewhere'}"
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ class OrtSession(Session):
         if self._provider.name not in has:
             said = explain(native.text)
             reason = said[0] if said else f"only {', '.join(has)} came up"
-            raise RouteError(f"{self._provider.name} could not start: {reason}", said[1] if said else "")
+            fix = said[1] if said else "look at which build is installed: pip list | grep onnxruntime"
+            raise RouteError(f"{self._provider.name} could not start: {reason}", fix)
         return session
 
     def _session_options(self, profile: Path | None) -> Any:

@@ -136,8 +136,16 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     if plan.precision != "fp32":
         options[_SWITCHES[plan.precision]] = "1"
     if _packages.provider_knows(_LIBRARY, _CACHE_OPTION):
-        options[_CACHE_OPTION] = str(_cache_folder(plan, model, device))
+        options[_CACHE_OPTION] = str(_writable_cache(plan, model, device, workdir))
     return _ort.OrtSession(model, _ort.Provider(_PROVIDER, options, shapes=plan.shapes), workdir)
+
+
+def _writable_cache(plan: Plan, model: Model, device: Device, workdir: Path) -> Path:
+    """The user's cache; where that cannot be written, a folder that lasts as long as the session's own files."""
+    try:
+        return _cache_folder(plan, model, device)
+    except OSError:
+        return compile_cache("migraphx", "session", base=workdir)
 
 
 def _cache_folder(plan: Plan, model: Model, device: Device) -> Path:
