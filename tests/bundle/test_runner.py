@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from fakes import models, records
+from msgspec.structs import replace
+
+from wavefit.bundle.inputs import read_inputs
+from wavefit.bundle.outputs import describe, lines, save
+from wavefit.bundle.runner import open_bundle
+from wavefit.bundle.write import write_bundle
+from wavefit.choice import choose
+from wavefit.device.probe import probe
+from wavefit.errors import InputError, RouteError
+from wavefit.model.load import load
+from wavefit.routes import ort_cpu
+from wavefit.schema import Device, Record, Request
+
+HERE = probe()[0]
+OTHER_CPU = replace(HERE, name="Another CPU", compute_units=96)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models.save(models.conv_net(), tmp_path_factory.mktemp("models") / "net.onnx")
+
+
+def pack(source: Path, folder: Path, *made: Record) -> Path:
+    """A bundle of those records, in the order in which they would be picked."""
+    model = load(source)
+    kept = [replace(record, model=model, versions=ort_cpu.versions()) for record in made]
+    draft = records.bundle(kept, request=Request(), choice=choose(kept, (), Request()))
+    folder.mkdir()
+    write_bundle(folder, draft, model, kept, lambda *_: "")
+    return folder
+
+
+def on_cpu(device: Device = HERE, batch: int = 4, p50_s: float = 0.02) -> Record:
+    return records.measured("ort_cpu", device, p50_s, batch=batch)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 9])
+def test_any_number_of_items_runs_in_batches_of_the_plan(source: Path, tmp_path: Path, count: int) -> None:
+    image = np.random.default_rng(count).normal(size=(count, 3, 8, 8)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(source).run(None, {"image": image})[0]
+    with open_bundle(pack(source, tmp_path / "a.wavefit", on_cpu())) as run:
+        np.testing.assert_allclose(run(image)["logits"], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(run({"image": image})["logits"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_differs_from_the_machine_that_was_measured_is_said(source: Path, tmp_path: Path) -> None:
+    folder = pack(source, tmp_path / "a.wavefit", on_cpu(OTHER_CPU))
+    with open_bundle(folder) as run:
+        assert f"name: measured on Another CPU, here {HERE.name}" in run.differences
+        assert f"compute units: measured on 96, here {HERE.compute_units}" in run.differences
+
+
+def test_a_pick_that_cannot_run_here_is_an_error_that_names_the_runner_up(
+    source: Path, tmp_path: Path
+) -> None:
+    pick = records.measured("ort_migraphx", records.gpu(), 0.001)
+    folder = pack(source, tmp_path / "a.wavefit", pick, on_cpu())
+    with pytest.raises(RouteError) as raised:
+        open_bundle(folder)
+    assert "ort_migraphx fp32 batch 1, measured on Example Graphics, cannot run here" in str(raised.value)
+    assert "plan 'ort_cpu fp32 batch 4'" in str(raised.value)
+    with open_bundle(folder, plan="ort_cpu fp32 batch 4") as run:
+        assert run.record.plan.route == "ort_cpu"
+
+
+def test_an_unknown_plan_lists_those_there_are(source: Path, tmp_path: Path) -> None:
+    folder = pack(source, tmp_path / "a.wavefit", on_cpu())
+    with pytest.raises(InputError, match=r"no plan 'tensorrt'; it has: ort_cpu fp32 batch 4"):
+        open_bundle(folder, plan="tensorrt")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "input 'image' is missing"),
+        ({"picture": np.zeros((1, 3, 8, 8), np.float32)}, "input 'image' is missing"),
+        ({"image": np.zeros((1, 3, 8, 8), np.float64)}, "is float64, the model takes float32"),
+        ({"image": np.zeros((1, 3, 9, 8), np.float32)}, "has shape 1x3x9x8, the model takes Nx3x8x8"),
+        ({"image": np.zeros((0, 3, 8, 8), np.float32)}, "at least one"),
+    ],
+)
+def test_wrong_inputs_are_named(source: Path, tmp_path: Path, inputs: dict, message: str) -> None:  # type: ignore[type-arg]
+    with (
+        open_bundle(pack(source, tmp_path / "a.wavefit", on_cpu())) as run,
+        pytest.raises(InputError, match=message),
+    ):
+        run(inputs)
+
+
+def test_inputs_come_from_files_by_name_or_alone(source: Path, tmp_path: Path) -> None:
+    model = load(source)
+    image = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    np.save(tmp_path / "a.npy", image)
+    np.savez(tmp_path / "a.npz", image=image)
+    for text in (f"{tmp_path}/a.npy", f"image={tmp_path}/a.npy", f"{tmp_path}/a.npz"):
+        np.testing.assert_array_equal(read_inputs(model, Request(), [text])["image"], image)
+    assert read_inputs(model, Request(), [])["image"].shape == (1, 3, 8, 8)
+    with pytest.raises(InputError, match="no input 'picture'"):
+        read_inputs(model, Request(), ["picture=a.npy"])
+
+
+def test_outputs_are_described_by_their_largest_classes() -> None:
+    scores = np.array([[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]], np.float32)
+    described = describe({"scores": scores, "box": np.array([[[1.0, 3.0]]])}, top=2)
+    assert [row.index for row in described[0].top] == [(1, 2), (0, 2)]
+    assert (described[1].min, described[1].max, described[1].mean) == (1.0, 3.0, 2.0)
+    assert lines(described)[1] == "  item 0: class 1 (0.7), class 2 (0.2)"
+
+
+def test_outputs_are_saved_whole(tmp_path: Path) -> None:
+    save(tmp_path / "out.npz", {"scores": np.arange(3)})
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["scores"], [0, 1, 2])
+    with pytest.raises(InputError, match=r"must end in .npz"):
+        save(tmp_path / "out.txt", {})
