@@ -158,12 +158,14 @@ def test_an_option_that_the_version_lacks_is_refused_and_not_tried(site: Site) -
 
 
 @linux
-@pytest.mark.parametrize("gfx", ["gfx803", "gfx90c", "gfx1036", "gfx1010"])
+@pytest.mark.parametrize("gfx", ["gfx803", "gfx90c", "gfx1036", "gfx1031"])
 def test_migraphx_refuses_targets_that_no_release_lists(gfx: str, site: Site) -> None:
     site.migraphx()
     (answer,) = refusals("ort_migraphx", [CPU, gpu(gfx)])
     assert answer.device == "gpu0"
-    assert answer.reason == f"AMD lists {gfx} for no release of MIGraphX"
+    assert (
+        answer.reason == f"neither AMD's lists of GPUs for MIGraphX nor rocBLAS, which it needs, have {gfx}"
+    )
     assert "ort_webgpu" in answer.fix
 
 
@@ -176,6 +178,7 @@ def test_migraphx_refuses_targets_that_no_release_lists(gfx: str, site: Site) ->
         ("gfx1103", None, False),  # unknown: tried
         ("gfx1100", "6.4.1", False),
         ("gfx942", "10.2.0", False),
+        ("gfx1030", "6.4.1", False),  # in rocBLAS, in no list: tried
         (None, "7.2.4", False),
     ],
 )

@@ -21,31 +21,22 @@ _LIBRARY = "onnxruntime_providers_migraphx"
 _CACHE_OPTION = "migraphx_model_cache_dir"
 _SWITCHES: dict[Precision, str] = {"fp16": "migraphx_fp16_enable", "bf16": "migraphx_bf16_enable"}
 
-_LISTED_SINCE = {
-    # "Prerequisites" of AMD's "Install MIGraphX", releases 2.16 to 2.19 (ROCm 7.14, 10.0, 10.1, 10.2):
+_FIRST_ROCM: dict[str, tuple[int, ...] | None] = {
+    # AMD's own lists, releases 2.16 to 2.19 of MIGraphX (ROCm 7.14, 10.0, 10.1, 10.2), "Prerequisites" of
     # https://rocm.docs.amd.com/projects/AMDMIGraphX/en/docs-2.19.0/install/install-migraphx.html
-    # The first ROCm of each target is None where ROCm 7.2 or older ran it already.
-    "gfx90a": None,
-    "gfx942": None,
-    "gfx950": None,
-    "gfx1100": None,
-    "gfx1101": None,
-    "gfx1102": None,
-    "gfx1150": None,  # listed since 10.1; people ran gfx1150 and gfx1151 on 7.x before
-    "gfx1151": None,
-    "gfx1152": None,
-    "gfx1153": None,
-    "gfx1200": None,
-    "gfx1201": None,
-    "gfx1103": (
-        10,
-        2,
-    ),  # before, rocBLAS had no kernels and ended the process: ROCm/legacy-rocm-build issue 6049
-    # In rocBLAS' own list up to ROCm 6.x and 7.x (ROCm/AMDMIGraphX pull request 3517), in no list after:
-    "gfx908": None,
-    "gfx1030": None,
+    # None: no source says that an older release fails on it, so it is tried.
+    **dict.fromkeys(("gfx90a", "gfx942", "gfx950"), None),
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"), None),
+    **dict.fromkeys(("gfx1150", "gfx1151", "gfx1152", "gfx1153"), None),
+    # Before that, rocBLAS had no kernels for it and ended the process: ROCm/legacy-rocm-build issue 6049.
+    "gfx1103": (10, 2),
+    # In no list of those, and rocBLAS had kernels for them in ROCm 6: ROCm/AMDMIGraphX pull request 3517.
+    **dict.fromkeys(("gfx900", "gfx906", "gfx908", "gfx1010", "gfx1012", "gfx1030"), None),
 }
-_NO_BF16 = ("gfx1030",)  # RDNA 2's instruction set has no bf16 arithmetic
+"""The first ROCm whose MIGraphX runs a target. A target that is missing here has no rocBLAS kernels either."""
+
+_NO_BF16 = ("gfx900", "gfx906", "gfx1010", "gfx1012", "gfx1030")
+"""Vega, RDNA 1 and RDNA 2: AMD's instruction set manuals have bf16 arithmetic from CDNA 1 and RDNA 3 on."""
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
@@ -79,9 +70,10 @@ def _target_problem(gfx: str | None, rocm: str | None) -> _ort.Problem | None:
     """Why MIGraphX cannot run on a target, as far as a source says so. An unknown target or ROCm is tried."""
     if gfx is None:
         return None
-    if gfx not in _LISTED_SINCE:
-        return f"AMD lists {gfx} for no release of MIGraphX", "use --route ort_webgpu or --route torch_gpu"
-    since = _LISTED_SINCE[gfx]
+    if gfx not in _FIRST_ROCM:
+        reason = f"neither AMD's lists of GPUs for MIGraphX nor rocBLAS, which it needs, have {gfx}"
+        return reason, "use --route ort_webgpu or --route torch_gpu"
+    since = _FIRST_ROCM[gfx]
     if since and rocm and _rocm.numbers(rocm) < since:
         needs = ".".join(map(str, since))
         return (
