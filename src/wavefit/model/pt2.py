@@ -115,6 +115,8 @@ def check(path: Path) -> None:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise InputError(f"{path} is no exported program: {error}", _MENDED) from error
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise InputError(f"{path} is damaged: its description has another form", _MENDED) from error
     except (ValueError, RecursionError) as error:  # json's errors are ValueErrors
         raise InputError(f"{path} is damaged: {error}", _MENDED) from error
     except InputError as error:

@@ -15,7 +15,7 @@ from wavefit.model.export_plan import Options
 from wavefit.model.load import load
 from wavefit.schema import Model, TensorSpec
 
-_FACTORY_LIKE = re.compile(r"[\w.\-]+:[\w.\-]*")
+_FACTORY_LIKE = re.compile(r"[\w.\-]*:[\w.\-]*")
 _FILE = re.compile(r"[\\/]|^[A-Za-z]:[\\/]|\.(onnx|pt2|pt|pth|pkl|tflite|pb|engine|plan|safetensors)$")
 
 

@@ -124,6 +124,10 @@ def from_factory(spec: str, inputs: Sequence[TensorSpec]) -> TorchSource:
 
 def _find(spec: str) -> Any:
     name, _, attribute = spec.partition(":")
+    if name.endswith(".py"):
+        raise InputError(
+            f"{spec} names a file, not a module", f"write {name.removesuffix('.py')}:{attribute}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
