@@ -255,6 +255,20 @@ def test_a_program_with_a_fixed_batch_is_said_to_be_so(tmp_path):
     assert made.notes == ("the program has a fixed batch of 4: proven at that alone",)
 
 
+def test_a_program_that_excludes_a_batch_of_one_is_proven_from_two(tmp_path):
+    import export_nets
+
+    free = ({0: torch.export.Dim.AUTO},)  # torch.export then takes 2 for the least size
+    program = torch.export.export(export_nets.Base().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=free)
+    torch.export.save(program, tmp_path / "auto.pt2")
+    made = export_model(
+        str(tmp_path / "auto.pt2"), Options(), tmp_path / "out.onnx", False, lambda text: None
+    )
+    assert [proof.batch for proof in made.proofs] == [2, 3, 5]
+    assert made.notes == ("the program takes batches from 2: proven from there",)
+    assert load(tmp_path / "out.onnx").batch == "batch"
+
+
 def test_dynamic_sizes_of_a_program_are_its_own(program, tmp_path):
     with pytest.raises(InputError, match="were chosen when it was made"):
         export_model(

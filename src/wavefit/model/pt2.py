@@ -94,6 +94,7 @@ _FUNCTIONS = frozenset(
         *("IsNonOverlappingAndDenseIndicator", "TruncToFloat", "TruncToInt", "RoundToInt", "RoundDecimal"),
     )
 )
+_GROWING = ("Pow", "PowByNatural", "FloatPow", "LShift")
 _NODES = (
     *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.Tuple),
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
@@ -227,13 +228,25 @@ def _check_expression(text: Any) -> None:
     except (SyntaxError, TypeError, MemoryError) as error:
         raise InputError(f"a size in it is no expression: {str(text)[:80]!r}", _MENDED) from error
     for node in ast.walk(tree):
-        bad = not isinstance(node, _NODES)
+        bad = not isinstance(node, _NODES) or _explodes(node)
         if isinstance(node, ast.Call):
-            bad = not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS)
+            bad = bad or not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             bad = not re.fullmatch(r"[A-Za-z_]\w*", node.value)
         if bad:
             raise InputError(f"a size in it is no arithmetic: {text[:80]!r}", _MENDED)
+
+
+def _explodes(node: ast.AST) -> bool:
+    """A power or shift that is not by a small constant: 9**9**9 alone would fill the memory."""
+    by: ast.AST | None = None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Pow, ast.LShift)):
+        by = node.right
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _GROWING:
+        by = node.args[1] if len(node.args) == 2 else node
+    if by is None:
+        return False
+    return not (isinstance(by, ast.Constant) and isinstance(by.value, int) and 0 <= by.value <= 64)
 
 
 def _check_tree(tree: Any) -> None:
