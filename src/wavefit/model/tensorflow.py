@@ -38,8 +38,22 @@ def convert(path: Path, out: Path, say: Callable[[str], None]) -> Path:
     with tempfile.TemporaryDirectory(prefix=".wavefit-", dir=out.parent) as folder:
         draft = Path(folder) / out.name
         _run(path, draft)
+        _name_batch(draft)
         draft.replace(out)
     return out
+
+
+def _name_batch(path: Path) -> None:
+    """tf2onnx gives each unknown size a name of its own ("unk__12"): unknown first sizes are one, the batch."""
+    import onnx
+
+    model = onnx.load(str(path))
+    for entry in (*model.graph.input, *model.graph.output):
+        dims = entry.type.tensor_type.shape.dim
+        if dims and dims[0].dim_param.startswith("unk__"):
+            dims[0].dim_param = "batch"
+    del model.graph.value_info[:]
+    onnx.save(model, str(path))
 
 
 def _run(path: Path, draft: Path) -> None:
