@@ -76,6 +76,15 @@ def test_another_number_of_outputs_fails(tmp_path):
     assert proof.reason.endswith("it has 1 outputs, its source 0")
 
 
+def test_answers_that_are_all_equal_are_said_to_prove_little(tmp_path):
+    zeros = np.zeros_like(WEIGHT)
+    path = write(tmp_path / "m.onnx", weight=zeros)
+    assert prove.doubts(prove.prove(path, cases(weight=zeros))) == (
+        "output 'y' is the same for every item: comparing it proves little",
+    )
+    assert prove.doubts(prove.prove(write(path), cases())) == ()
+
+
 def test_a_damaged_file_fails_at_every_batch(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(write(path).read_bytes()[:40])

@@ -191,6 +191,14 @@ def test_a_squeezed_batch_of_one(tmp_path):
     refused(path, "cannot be reopened")
 
 
+def test_what_onnx_runtime_cannot_run(tmp_path):
+    """Index 7 of a table of three: the checker does not see it, the run does."""
+    nodes = [node("Gather", ["table", "seven"], "row"), node("Add", ["x", "row"])]
+    constants = {"table": np.ones((3, 4), np.float32), "seven": np.array(7)}
+    path = model(tmp_path / "m.onnx", nodes, constants, y=(2, 3, 4))
+    refused(path, "ONNX Runtime cannot (open|run) it")
+
+
 def test_a_dynamic_batch_is_left_alone(tmp_path):
     path = model(tmp_path / "m.onnx", [node("Relu", ["x"])], {}, x=("N", 4), y=("N", 4))
     refused(path, "has a dynamic batch already")
@@ -225,3 +233,11 @@ def test_no_onnx_file(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(b"\x08\x01nonsense")
     refused(path, "m.onnx")
+
+
+def test_a_refusal_leaves_an_older_output_alone(tmp_path):
+    rows = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    path = model(tmp_path / "m.onnx", [node("Add", ["x", "rows"])], {"rows": rows}, y=(2, 3, 4))
+    (tmp_path / "out.onnx").write_bytes(b"older")
+    refused(path, 'node Add "Add_y"')
+    assert (tmp_path / "out.onnx").read_bytes() == b"older"

@@ -190,7 +190,7 @@ def _describe(
         opset=model.opset,
         inputs=model.inputs,
         outputs=model.outputs,
-        notes=notes,
+        notes=(*notes, *prove.doubts(proofs)),
         proofs=proofs,
     )
 

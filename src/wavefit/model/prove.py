@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 BATCHES = (1, 2, 3, 5)
 """1 is special to exporters, 2 is the example that they saw, 3 and 5 are neither nor multiples of it."""
 
+_LONGEST = 500  # characters quoted from ONNX Runtime
+
 BOUND = 1e-4
 """Largest relative L2 error of a float32 output. Two right float32 programs differ by the order of their sums: some
 1e-7 for one layer, 1e-6 to 1e-5 for deep nets. A wrong axis, weight or batch gives 1e-2 or more."""
@@ -33,6 +35,7 @@ class OutputProof(Struct, frozen=True, kw_only=True):
     rel_l2: float | None  # None where the shapes differ or a value is not finite in one only
     max_abs: float | None
     bound: float
+    all_equal: bool = False  # every item has the same answer: the comparison proves little
 
     @property
     def passed(self) -> bool:
@@ -139,9 +142,13 @@ def _prove(session: Any, case: Case) -> Proof:
 
 
 def _failed(case: Case, error: BaseException) -> Proof:
+    return Proof(batch=case.batch, shapes=_shapes(case), failure=first_line(error))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what ONNX Runtime said, without its prefix."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = lines[0].removeprefix("[ONNXRuntimeError] : ")
-    return Proof(batch=case.batch, shapes=_shapes(case), failure=text[:500])
+    return lines[0].removeprefix("[ONNXRuntimeError] : ")[:_LONGEST]
 
 
 def _shapes(case: Case) -> dict[str, tuple[int, ...]]:
@@ -157,7 +164,17 @@ def _compare(name: str, have: np.ndarray, want: np.ndarray) -> OutputProof:
         rel_l2=rel_l2,
         max_abs=max_abs,
         bound=HALF_BOUND if have.dtype.itemsize == 2 and have.dtype.kind not in "iu" else BOUND,
+        all_equal=want.ndim > 0 and len(want) > 1 and bool((want == want[0]).all()),
     )
+
+
+def doubts(proofs: Sequence[Proof]) -> tuple[str, ...]:
+    """What the proofs could not prove, one sentence an output."""
+    equal = [
+        {output.output for output in proof.outputs if output.all_equal} for proof in proofs if proof.batch > 1
+    ]
+    names = sorted(set.intersection(*equal)) if equal else []
+    return tuple(f"output {name!r} is the same for every item: comparing it proves little" for name in names)
 
 
 def difference(have: np.ndarray, want: np.ndarray) -> tuple[float | None, float | None]:

@@ -77,7 +77,7 @@ def reopen(path: Path, options: Options, out: Path, say: Say) -> Exported:
         opset=made.opset,
         inputs=made.inputs,
         outputs=made.outputs,
-        notes=(f"the batch was frozen at {frozen}", *changes),
+        notes=(f"the batch was frozen at {frozen}", *changes, *prove.doubts(proofs)),
         proofs=proofs,
         seed=options.seed,
     )
@@ -196,7 +196,7 @@ def _cases(model: Model, frozen: int, batched: Sequence[bool], seed: int) -> tup
     """What the original answers to chunks of its own batch, stacked; the last chunk is filled up with its own items."""
     import numpy as np
 
-    session = prove.open_session(Path(model.path))
+    session = _original(model)
     cases = []
     for batch in BATCHES:
         rng = np.random.default_rng(seed + batch)
@@ -211,6 +211,13 @@ def _cases(model: Model, frozen: int, batched: Sequence[bool], seed: int) -> tup
     return tuple(cases)
 
 
+def _original(model: Model) -> Any:
+    try:
+        return prove.open_session(Path(model.path))
+    except prove.runtime_errors() as error:
+        raise InputError(f"{model.path}: ONNX Runtime cannot open it: {prove.first_line(error)}") from error
+
+
 def _stacked(
     session: Any, model: Model, inputs: dict[str, np.ndarray], frozen: int, batch: int
 ) -> list[np.ndarray]:
@@ -221,7 +228,12 @@ def _stacked(
     for start in range(0, batch, frozen):
         chunk = [(start + index) % batch for index in range(frozen)]
         feed = {name: array[chunk] if name in batched else array for name, array in inputs.items()}
-        parts.append(session.run([spec.name for spec in model.outputs], feed))
+        try:
+            parts.append(session.run([spec.name for spec in model.outputs], feed))
+        except prove.runtime_errors() as error:
+            raise InputError(
+                f"{model.path}: ONNX Runtime cannot run it: {prove.first_line(error)}"
+            ) from error
     stacked = []
     for spec, pieces in zip(model.outputs, zip(*parts, strict=True), strict=True):
         if not pieces[0].ndim or pieces[0].shape[0] % frozen:

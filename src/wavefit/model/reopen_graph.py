@@ -111,7 +111,10 @@ def infer(model: Any, batch: int, batched: Sequence[bool]) -> dict[str, Shape]:
                     dim.dim_param or f"{entry.name}:{axis}", 1009 + 10 * len(others)
                 )
     shapes: dict[str, Shape] = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    try:
+        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, ValueError):  # nothing is known then, and no rule will fit
+        return shapes
     for entry in (*inferred.value_info, *inferred.input, *inferred.output):
         dims = entry.type.tensor_type.shape.dim
         if entry.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
