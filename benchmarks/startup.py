@@ -36,8 +36,10 @@ def main() -> None:
         for _ in range(RUNS):
             help_s.append(seconds([folder / "bin" / "wavefit", "--help"]))
             empty_s.append(seconds([python, "-c", ""]))
-        print(f"wavefit --help: median {statistics.median(help_s):.3f} s of {RUNS}, "
-              f"an empty Python {statistics.median(empty_s):.3f} s, ratio {statistics.median(help_s) / statistics.median(empty_s):.1f}")  # fmt: skip
+        full, empty = statistics.median(help_s), statistics.median(empty_s)
+        print(
+            f"wavefit --help: median {full:.3f} s of {RUNS}, an empty Python {empty:.3f} s, ratio {full / empty:.1f}"
+        )
 
 
 def seconds(command: list[object]) -> float:

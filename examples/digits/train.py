@@ -33,7 +33,9 @@ class Digits(nn.Module):
             nn.Conv2d(32, 32, 3, padding=1, groups=32, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
             nn.Conv2d(32, 48, 3, padding=1, stride=2, bias=False), nn.BatchNorm2d(48), nn.ReLU(),
         )  # fmt: skip
-        self.head = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(48 * 4 * 4, 32), nn.ReLU(), nn.Linear(32, 10))
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Dropout(0.3), nn.Linear(48 * 4 * 4, 32), nn.ReLU(), nn.Linear(32, 10)
+        )
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         return self.head(self.features(image))

@@ -53,7 +53,7 @@ def no_gpu(devices: Sequence[Device]) -> tuple[str, str] | None:
     if not amd_gpus(devices):
         return (
             "no AMD GPU is among the devices",
-            "use --route ort_cpu, or load the GPU's driver: sudo modprobe amdgpu",
+            "`wavefit devices` shows what is seen here; use --route ort_cpu, or a machine with an AMD GPU",
         )
     return None
 

@@ -3,7 +3,7 @@
 PyTorch 2.4.1 saves exported programs as pickles, which wavefit does not open, so with that release this route says so
 and names ort_directml. It runs with a release for PyTorch 2.9 or newer, should there be one.
 
-Source: https://pypi.org/project/torch-directml (0.2.5.dev240914, September 2024) and
+Source: the package torch-directml 0.2.5.dev240914 (September 2024) and
 https://learn.microsoft.com/windows/ai/directml/pytorch-windows.
 """
 
