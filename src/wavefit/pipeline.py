@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from time import monotonic
@@ -83,15 +83,8 @@ def optimize(order: Order, progress: Progress) -> tuple[Bundle, list[Record]]:
         InputError: the model, its data or an option is bad. Nothing is left behind then.
         RouteError: the model could not be brought to ONNX, or no reference could be run.
     """
-    folder = Path(order.folder)
-    fresh = not folder.exists()
-    try:
-        with Journal(folder) as journal:
-            return _optimize(order, journal, progress)
-    except InputError:
-        if fresh:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+    with Journal(Path(order.folder)) as journal:
+        return _optimize(order, journal, progress)
 
 
 def bench(order: Order, progress: Progress) -> tuple[list[Record], tuple[Unsupported, ...]]:
@@ -328,18 +321,19 @@ class _Work:
         """See :func:`wavefit.bench.child.run`; what the child says is told with ``label`` before it."""
         shutil.rmtree(self._folder, ignore_errors=True)
         left_s = self.left_s()
-        deadline_s = self._deadline_s if left_s is None else min(self._deadline_s, max(left_s, _LEAST_S))
+        short = left_s is not None and left_s < self._deadline_s
+        deadline_s = max(left_s, _LEAST_S) if short and left_s is not None else self._deadline_s
         try:
-            return child.run(
-                function,
-                payload,
-                answer,
-                deadline_s,
-                self._folder,
-                lambda text: self._progress.say(f"{label}: {text}"),
-            )
+            result = child.run(function, payload, answer, deadline_s, self._folder, self._teller(label))
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+        if short and isinstance(result, Failure) and result.kind == "timeout":
+            reason = f"no answer within {deadline_s:.0f} s, which was all that the budget had left"
+            return replace(result, reason=reason, fix="raise --budget; the same command goes on from here")
+        return result
+
+    def _teller(self, label: str) -> Callable[[str], None]:
+        return lambda text: self._progress.say(f"{label}: {text}")
 
     def must(self, function: str, payload: Struct, answer: type[T], label: str) -> T:
         """As :meth:`run`, for work that nothing can go on without.

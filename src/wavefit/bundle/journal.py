@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -24,7 +26,8 @@ class Journal:
         folder: the bundle's folder, made on entering where it is not there.
 
     Raises:
-        InputError: on entering, another process is working on this folder, or it is no folder of ours.
+        InputError: on entering, another process is working on this folder, it cannot be written, or it is no folder of
+            ours.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,22 +36,41 @@ class Journal:
         self._path = self.work / RECORDS
         self._lock = FileLock(self.work / "lock", timeout=0)
         self._records: dict[str, Record] = {}
+        self._made: list[Path] = []
 
     def __enter__(self) -> Journal:
         check_folder(self.folder)
-        self.work.mkdir(parents=True, exist_ok=True)
+        self._made = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         try:
+            self.work.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except Timeout as error:
             raise InputError(
                 f"another wavefit is working on {self.folder}", "wait for it, or use another --output"
             ) from error
-        for path in (self.folder / RECORDS, self._path):
-            self._records.update((record.key, record) for record in read_records(path))
+        except OSError as error:
+            _remove_empty(self._made)
+            raise InputError(
+                f"{self.folder} cannot be written: {error.strerror or error}", "choose another --output"
+            ) from error
+        try:
+            for path in (self.folder / RECORDS, self._path):
+                self._records.update((record.key, record) for record in read_records(path))
+        except InputError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Leaves nothing behind but a bundle, or the records that the next run goes on from."""
+        unfinished = self._path.exists()
+        if not unfinished:
+            shutil.rmtree(self.work, ignore_errors=True)
         self._lock.release()
+        if not unfinished:
+            if sys.platform == "win32":  # it cannot delete a lock that is held
+                shutil.rmtree(self.work, ignore_errors=True)
+            _remove_empty(self._made)
 
     def find(self, key: str) -> Record | None:
         return self._records.get(key)
@@ -77,6 +99,15 @@ def check_folder(folder: Path) -> None:
         and not any((folder / name).exists() for name in (WORK, "bundle.json"))
     ):
         raise InputError(f"{folder} is a folder that holds something else", "choose another --output")
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Removes folders, the innermost first, up to the first that holds something or is not there."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
 
 
 def read_records(path: Path) -> Iterator[Record]:

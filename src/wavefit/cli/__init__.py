@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import pkgutil
 import sys
 
 import typer
 
+from wavefit.cli._stop import Stopped
 from wavefit.errors import InputError, RouteError
 
 BAD_INPUT = 2
 FAILED = 1
 INTERRUPTED = 130
 
+# What the machine can refuse at any write or read; other errors are bugs, whose traceback should be seen.
+_OF_THE_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENAMETOOLONG,
+}
+
 
 def main() -> None:
     """Runs the command line; bad input is one line on standard error and exit code 2."""
+    # From 1.29 on ONNX Runtime's packages else send usage data and leave a file ".ses" in the folder for temporary
+    # files (its pull request 27379): that disturbs a measurement, and nothing here may go over the network.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         app()
     except InputError as error:
         _stop(str(error), BAD_INPUT)
     except RouteError as error:
         _stop(str(error), FAILED)
+    except Stopped as stopped:
+        _stop(stopped.said, 128 + stopped.number)
     except KeyboardInterrupt:
-        _stop("stopped; what was measured is kept, and the same command goes on from there", INTERRUPTED)
+        _stop("stopped", INTERRUPTED)
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        _stop(f"{where}{error.strerror}", FAILED)
 
 
 def _stop(text: str, code: int) -> None:

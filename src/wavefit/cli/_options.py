@@ -11,6 +11,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from wavefit.cli._parse import (
+    LONGEST_S,
+    above_zero,
+    all_above_zero,
+    choice,
+    choices,
+    floats,
+    parse_batches,
+    parse_sizes,
+    zero_or_above,
+)
 from wavefit.errors import InputError
 from wavefit.schema import Constraints, Data, Load, Objective, Precision, Request, ScenarioName, TensorSpec
 
@@ -21,6 +32,8 @@ ModelArgument = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_LARGEST_SEED = 2**63 - 1  # of LoadGen's settings
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -104,13 +117,20 @@ class DataOptions:
     def record(self) -> Data:
         if self.resize not in (None, "crop", "stretch"):
             raise InputError(f"--resize {self.resize} is not known", "use crop or stretch")
+        if self.metric not in ("top1", "top5") and ":" not in self.metric:
+            raise InputError(
+                f"--metric {self.metric!r} is not known", "use top1, top5 or package.module:function"
+            )
+        zero_or_above("--max-drop", self.max_drop)
+        if not 0 <= self.seed <= _LARGEST_SEED:
+            raise InputError(f"--seed must be from 0 to {_LARGEST_SEED}, not {self.seed}")
         return Data(
             path=None if self.data is None else str(self.data.resolve()),
             labels=None if self.labels is None else str(self.labels.resolve()),
             metric=self.metric,
             resize=self.resize,  # type: ignore[arg-type]
-            mean=_floats("--mean", self.mean),
-            std=_floats("--std", self.std),
+            mean=floats("--mean", self.mean),
+            std=all_above_zero("--std", self.std),
             seed=self.seed,
         )
 
@@ -143,6 +163,27 @@ class LoadOptions:
     )
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="For all plans together.")] = None
 
+    def record(self, seed: int) -> Load:
+        above_zero("--duration", self.duration, LONGEST_S)
+        above_zero("--target-latency", self.target_latency)
+        above_zero("--target-qps", self.target_qps)
+        above_zero("--deadline", self.deadline, LONGEST_S)
+        above_zero("--budget", self.budget)
+        scenarios = choices("--scenario", self.scenario, ScenarioName)
+        if len(scenarios) * self.duration >= self.deadline:
+            raise InputError(
+                f"{len(scenarios)} scenarios of {self.duration:g} s do not end within the --deadline of "
+                f"{self.deadline:g} s",
+                "raise --deadline or lower --duration",
+            )
+        return Load(
+            scenarios=scenarios,
+            duration_s=self.duration,
+            target_latency_s=None if self.target_latency is None else self.target_latency / 1e3,
+            target_qps=self.target_qps,
+            seed=seed,
+        )
+
 
 @dataclass(frozen=True)
 class GoalOptions:
@@ -155,6 +196,9 @@ class GoalOptions:
     max_memory: Annotated[float | None, typer.Option(metavar="MIB", help="Peak on the device.")] = None
 
     def constraints(self) -> Constraints:
+        above_zero("--max-latency", self.max_latency)
+        above_zero("--min-throughput", self.min_throughput)
+        above_zero("--max-memory", self.max_memory)
         return Constraints(
             max_latency_s=None if self.max_latency is None else self.max_latency / 1e3,
             min_throughput_per_s=self.min_throughput,
@@ -170,16 +214,15 @@ def build_request(
     Raises:
         InputError: a value that is not one of those an option takes.
     """
-    if goal.objective == "cost" and goal.price_per_hour is None:
+    objective = choice("--objective", goal.objective, Objective)
+    if objective == "cost" and goal.price_per_hour is None:
         raise InputError("--objective cost needs --price-per-hour")
-    for name, value in (("--duration", load.duration), ("--deadline", load.deadline)):
-        if not value > 0:
-            raise InputError(f"{name} must be above 0, not {value:g}")
+    above_zero("--price-per-hour", goal.price_per_hour)
     return Request(
-        objective=_choice("--objective", goal.objective, Objective),
+        objective=objective,
         price_per_hour=goal.price_per_hour,
         constraints=goal.constraints(),
-        precisions=tuple(_choice("--precision", each, Precision) for each in _parts(where.precision)),
+        precisions=choices("--precision", where.precision, Precision),
         batches=parse_batches(where.batch),
         sizes=shapes.sizes(),
         routes=tuple(where.route or ()),
@@ -187,61 +230,7 @@ def build_request(
         require_gpu=where.require_gpu,
         max_drop=data.max_drop,
         data=data.record(),
-        load=Load(
-            scenarios=tuple(_choice("--scenario", each, ScenarioName) for each in _parts(load.scenario)),
-            duration_s=load.duration,
-            target_latency_s=None if load.target_latency is None else load.target_latency / 1e3,
-            target_qps=load.target_qps,
-            seed=data.seed,
-        ),
+        load=load.record(data.seed),
         deadline_s=load.deadline,
         budget_s=load.budget,
     )
-
-
-def parse_batches(text: str) -> tuple[int, ...]:
-    """``1,2,4`` as ascending sizes.
-
-    Raises:
-        InputError: a part is no positive number.
-    """
-    parts = _parts(text)
-    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise InputError(f"--batch {text!r} is no list of sizes", "write it as 1,2,4")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def parse_sizes(texts: list[str]) -> dict[str, int]:
-    """``NAME=N`` options as a dict.
-
-    Raises:
-        InputError: one has no name, or no positive number.
-    """
-    sizes = {}
-    for text in texts:
-        name, _, number = text.rpartition("=")
-        if not name or not number.isdecimal() or int(number) < 1:
-            raise InputError(f"--size {text!r} is not NAME=N", "write it as seq=128")
-        sizes[name] = int(number)
-    return sizes
-
-
-def _choice(option: str, value: str, kind: Any) -> Any:
-    known = kind.__args__
-    for name in known:
-        if name.lower() == value.lower():
-            return name
-    raise InputError(f"{option} {value!r} is not known", f"use {', '.join(known)}")
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _floats(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in _parts(text))
-    except ValueError as error:
-        raise InputError(
-            f"{option} {text!r} is no list of numbers", "write it as 0.485,0.456,0.406"
-        ) from error

@@ -32,13 +32,14 @@ def command(
     The answers are checked all the same: a plan whose answers moved is not measured.
     """
     from wavefit.cli._progress import TerminalProgress
+    from wavefit.cli._stop import stoppable
     from wavefit.pipeline import Order, bench
     from wavefit.report.terminal import measurements
     from wavefit.schema import pretty
 
     request = build_request(shapes, data, where, load, goal)
     order = Order(model=model, inputs=shapes.specs(), request=request, folder="", command="")
-    with TerminalProgress() as progress:
+    with stoppable("stopped; nothing was kept"), TerminalProgress() as progress:
         records, refusals = bench(order, progress)
     if json:
         typer.echo(pretty({"records": records, "refusals": refusals}))

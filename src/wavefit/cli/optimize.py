@@ -29,6 +29,8 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="NAME.wavefit", help="The bundle's folder.", show_default=False),
 ]
 
+_STOPPED = "stopped; what was measured is kept, and the same command goes on from there"
+
 
 @grouped
 def command(
@@ -57,11 +59,12 @@ def command(
 def carry_out(order: Order, json: bool = False) -> None:
     """Optimizes, shows the result, and exits with 1 where no plan could be picked."""
     from wavefit.cli._progress import TerminalProgress
+    from wavefit.cli._stop import stoppable
     from wavefit.pipeline import optimize
     from wavefit.report.terminal import summary
     from wavefit.schema import pretty
 
-    with TerminalProgress() as progress:
+    with stoppable(_STOPPED), TerminalProgress() as progress:
         bundle, records = optimize(order, progress)
     if json:
         typer.echo(pretty({"folder": order.folder, "bundle": bundle, "records": records}))
