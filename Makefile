@@ -1,6 +1,7 @@
 # Each target makes its own virtual environment and installs what it needs.
 #   make demo   the main job on the model that wavefit ships: a bundle, a table, a report
 #   make test   lint, types, layers and every test
+#   make docs   docs/cli.md, and the Python API from the docstrings as build/api/index.html
 # On Windows, README.md gives the same two as plain lines.
 
 PYTHON ?= python3
@@ -38,3 +39,4 @@ clean:
 
 docs: $(VENV)/.test
 	$(BIN)/python -m typer wavefit.cli utils docs --name wavefit --output docs/cli.md
+	$(BIN)/python -m pdoc --docformat google --output-directory build/api wavefit
