@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wavefit.errors import InputError
+from wavefit.model.arrays import load_array
 from wavefit.model.images import SUFFIXES, Preprocess, load_image
 from wavefit.model.samples import load_samples, random_samples
 from wavefit.routes.session import Arrays
@@ -29,7 +30,15 @@ def read_inputs(model: Model, request: Request, texts: Sequence[str]) -> Arrays:
         if len(texts) > 1:
             raise InputError("more than one --input needs names", "write --input NAME=FILE.npy for each")
         return _read_one(model, request, Path(texts[0]))
-    return {name: _read_array(path) for name, path in named if name is not None}
+    if any(name is None for name, _ in named):
+        raise InputError(
+            "some --input have a name and some have none", "write --input NAME=FILE.npy for each"
+        )
+    names = [name for name, _ in named]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--input {name} is given twice", "give each input once")
+    return {name: load_array(model, name, path) for name, path in named if name is not None}
 
 
 def _split(model: Model, text: str) -> tuple[str | None, Path]:
@@ -39,6 +48,8 @@ def _split(model: Model, text: str) -> tuple[str | None, Path]:
     if equals and not Path(text).exists():
         known = ", ".join(spec.name for spec in model.inputs)
         raise InputError(f"the model has no input {name!r}", f"it takes {known}")
+    if not Path(text).exists():
+        raise InputError(f"{text} does not exist", "give an image, an .npz or an .npy")
     return None, Path(text)
 
 
@@ -48,12 +59,3 @@ def _read_one(model: Model, request: Request, path: Path) -> Arrays:
     if path.suffix.lower() in SUFFIXES:
         return load_image(model, path, request.sizes, preprocess)
     return load_samples(model, path, None, request.sizes, 1, data.seed, preprocess).inputs
-
-
-def _read_array(path: Path):  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is not a readable .npy: {error}") from error

@@ -8,9 +8,18 @@ import msgspec
 
 from wavefit.bundle.files import sha256
 from wavefit.bundle.journal import RECORDS, WORK, read_records
-from wavefit.bundle.write import MANIFEST, MODEL, PROGRAM
+from wavefit.bundle.write import MANIFEST, MODEL, PROGRAM, REPORT
 from wavefit.errors import InputError
-from wavefit.schema import SCHEMA_VERSION, Bundle, Model, Record, decode
+from wavefit.schema import SCHEMA_VERSION, Bundle, Model, Record, Struct, decode
+
+_AGAIN = "make it again with the command in bundle.json"
+
+
+class _Version(Struct, frozen=True, kw_only=True):
+    """What every version of the manifest begins with."""
+
+    schema: int
+    wavefit: str = "of unknown version"
 
 
 def load_bundle(folder: Path) -> tuple[Bundle, list[Record]]:
@@ -25,13 +34,14 @@ def load_bundle(folder: Path) -> tuple[Bundle, list[Record]]:
         if (folder / WORK).is_dir():
             raise InputError(f"{folder} is unfinished", "run the same `wavefit optimize` again: it goes on")
         raise InputError(f"{folder} is no bundle: it has no {MANIFEST}", "make one with `wavefit optimize`")
-    bundle = decode(manifest.read_bytes(), Bundle, str(manifest))
-    if bundle.schema > SCHEMA_VERSION:
-        raise InputError(
-            f"{folder} was written by wavefit {bundle.wavefit}, newer than this one", "update wavefit"
-        )
+    text = manifest.read_bytes()
+    _check_version(folder, text)
+    bundle = decode(text, Bundle, str(manifest))
     for name, digest in bundle.files.items():
         _check_file(folder, name, digest)
+    for name in (MODEL, RECORDS, REPORT):
+        if (folder / name).exists() and name not in bundle.files:
+            raise InputError(f"{manifest} has no SHA-256 of {name}", _AGAIN)
     return bundle, list(read_records(folder / RECORDS))
 
 
@@ -61,6 +71,15 @@ def model_of(folder: Path, record: Record) -> Model:
     )
 
 
+def _check_version(folder: Path, text: bytes) -> None:
+    """Looks at the version before the rest, which a newer wavefit may have written in another form."""
+    seen = decode(text, _Version, str(folder / MANIFEST))
+    if seen.schema > SCHEMA_VERSION:
+        raise InputError(
+            f"{folder} was written by wavefit {seen.wavefit}, newer than this one", "update wavefit"
+        )
+
+
 def _check_file(folder: Path, name: str, digest: str) -> None:
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts or "\\" in name or ":" in name:
@@ -69,11 +88,9 @@ def _check_file(folder: Path, name: str, digest: str) -> None:
         )
     path = folder / name
     if not path.is_file():
-        raise InputError(
-            f"{path} is missing from the bundle", "make it again with the command in bundle.json"
-        )
+        raise InputError(f"{path} is missing from the bundle", _AGAIN)
     if sha256(path) != digest:
         raise InputError(
             f"{path} was changed since the bundle was made (its SHA-256 differs)",
-            "make it again with the command in bundle.json",
+            _AGAIN,
         )

@@ -13,6 +13,7 @@ from wavefit import routes
 from wavefit.bundle.read import load_bundle, model_of
 from wavefit.device.probe import probe
 from wavefit.errors import InputError, RouteError
+from wavefit.model.samples import whole_inputs
 from wavefit.routes.session import Arrays, check_inputs
 from wavefit.schema import Bundle, Device, Model, Plan, Record, Unsupported
 
@@ -33,6 +34,7 @@ class BundleRunner:
         self.record = record
         self.model = model
         self.differences = differences
+        self._whole = whole_inputs(model)
         self._workdir = Path(tempfile.mkdtemp(prefix="wavefit-"))
         try:
             self._session = routes.get(record.plan.route).open(record.plan, model, device, self._workdir)
@@ -58,15 +60,26 @@ class BundleRunner:
         batch = self.record.plan.batch
         if self.model.batch is None:
             return self._session.run(inputs)
-        count = _items(inputs)
+        count = _items({name: array for name, array in inputs.items() if name not in self._whole})
+        if count == batch:
+            return self._session.run(inputs)
         parts = [
             self._run_chunk(inputs, start, min(start + batch, count)) for start in range(0, count, batch)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _run_chunk(self, inputs: Mapping[str, np.ndarray], start: int, stop: int) -> Arrays:
-        index = np.resize(np.arange(start, stop), self.record.plan.batch)
-        outputs = self._session.run({name: array[index] for name, array in inputs.items()})
+        batch = self.record.plan.batch
+        index = np.resize(np.arange(start, stop), batch)
+        outputs = self._session.run(
+            {name: array if name in self._whole else array[index] for name, array in inputs.items()}
+        )
+        for name, array in outputs.items():
+            if not array.shape or len(array) != batch:
+                raise InputError(
+                    f"output {name!r} is not one answer an item, so that batches cannot be joined or cut",
+                    f"give {batch} items, the batch of the plan",
+                )
         return {name: array[: stop - start] for name, array in outputs.items()}
 
     def _only_input(self) -> str:
@@ -114,6 +127,12 @@ def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
 
 def device_for(record: Record, devices: tuple[Device, ...], bundle: Bundle) -> Device | Unsupported:
     """The device of this machine that a record's plan would run on, or its route's refusal."""
+    if record.plan.route not in routes.names():
+        return Unsupported(
+            route=record.plan.route,
+            reason=f"this wavefit has no route {record.plan.route!r}",
+            fix="update wavefit, or run `wavefit optimize` here",
+        )
     refusal = None
     for answer in routes.get(record.plan.route).plans(devices, record.model, bundle.request):
         if isinstance(answer, Plan) and answer.series == record.plan.series:

@@ -20,7 +20,7 @@ def command(
         Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="Where the outputs go.")
     ] = None,
     plan: Annotated[str | None, typer.Option(help="A runner-up of the bundle in place of its pick.")] = None,
-    top: Annotated[int, typer.Option(help="How many of the largest values to show.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="How many of the largest values to show.")] = 5,
     json: Json = False,
 ) -> None:
     """Run BUNDLE on this machine and show its outputs.

@@ -44,7 +44,10 @@ class OrtReference:
         try:
             values = self._session.run(self.outputs, dict(inputs))
         except _errors() as error:
-            raise InputError(f"the reference run failed: {_first_line(error)}") from error
+            raise InputError(
+                f"the reference run failed, so the model cannot run on this data: {_first_line(error)}",
+                "export it again, or give data that it takes with --data",
+            ) from error
         for name, value in zip(self.outputs, values, strict=True):
             if not isinstance(value, np.ndarray):
                 kind = type(value).__name__

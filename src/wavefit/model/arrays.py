@@ -66,6 +66,27 @@ def load_arrays(model: Model, path: Path, labels: Path | None, sizes: Mapping[st
     return Samples(inputs, check_labels(model, given, samples.count, where), samples.source, whole)
 
 
+def load_array(model: Model, name: str, path: Path) -> np.ndarray:
+    """One input's array from an ``.npy``; its shape is left to whoever runs it.
+
+    Raises:
+        InputError: the file is missing, damaged, of another type, too large, or holds NaN or infinite values.
+    """
+    if path.suffix != ".npy":
+        raise InputError(f"{path} is no .npy", f"give --input {name}=FILE.npy")
+    header = _npy_header(path)
+    spec = next(spec for spec in model.inputs if spec.name == name)
+    if header.dtype != numpy_dtype(spec):
+        raise InputError(
+            f"{path} is {header.dtype}, input {name!r} takes {spec.dtype}",
+            f"save it as .astype({spec.dtype!r})",
+        )
+    check_bytes({name: (header.shape, header.dtype)}, str(path))
+    array = _read(path, [name])[name]
+    _check_values(path, name, array)
+    return array
+
+
 def read_labels(path: Path) -> np.ndarray:
     """Class numbers from a text file, one a line, or from an ``.npy``.
 
@@ -124,7 +145,7 @@ def _npy_header(path: Path) -> _Header:
         with path.open("rb") as file:
             return _header(file, path.stat().st_size, str(path))
     except OSError as error:
-        raise InputError(f"{path} could not be read: {error}") from error
+        raise InputError(f"{path} could not be read: {error.strerror}") from error
 
 
 def _header(file: IO[bytes], size: int, where: str) -> _Header:
