@@ -47,7 +47,12 @@ def test_a_model_becomes_a_bundle_that_answers_as_onnxruntime_does(model: Path, 
     assert all(record.passed for record in records)
     assert bundle.choice.pick in {record.key for record in records}
     assert load_bundle(folder)[0] == bundle
-    assert {path.name for path in folder.iterdir()} == {"bundle.json", "model.onnx", "records.jsonl", "report.html"}
+    assert {path.name for path in folder.iterdir()} == {
+        "bundle.json",
+        "model.onnx",
+        "records.jsonl",
+        "report.html",
+    }
 
     image = np.random.default_rng(1).normal(size=(7, 3, 8, 8)).astype(np.float32)
     expected = onnxruntime.InferenceSession(model).run(None, {"image": image})[0]
@@ -132,7 +137,9 @@ def test_a_deadline_too_short_is_a_timeout_for_the_whole(model: Path, tmp_path: 
 
 
 def test_a_spent_budget_skips_what_is_left_and_says_so(model: Path, tmp_path: Path) -> None:
-    bundle, records = optimize(order(model, tmp_path / "net.wavefit", batches=(1, 2), budget_s=0.001), Notes())
+    bundle, records = optimize(
+        order(model, tmp_path / "net.wavefit", batches=(1, 2), budget_s=0.001), Notes()
+    )
     assert records == []
     assert [skipped.plan.batch for skipped in bundle.skipped] == [1, 2]
     assert "budget" in bundle.skipped[0].reason
@@ -142,7 +149,9 @@ def test_bench_measures_a_bundle_again_and_writes_nothing(model: Path, tmp_path:
     folder = tmp_path / "net.wavefit"
     optimize(order(model, folder), Notes())
     before = sorted(tmp_path.rglob("*"))
-    records, refusals = bench(Order(model=str(folder), request=Request(load=QUICK), folder="", command=""), Notes())
+    records, refusals = bench(
+        Order(model=str(folder), request=Request(load=QUICK), folder="", command=""), Notes()
+    )
     assert [record.plan.route for record in records] == ["ort_cpu"]
     assert refusals == ()
     assert sorted(tmp_path.rglob("*")) == before

@@ -137,10 +137,12 @@ def _failures(rows: Iterable[view.Row]) -> list[RenderableType]:
 
 
 def _refusals(refusals: Iterable[Unsupported]) -> list[RenderableType]:
-    shown = [
-        _reason(f"{one.route} ({one.device})" if one.device else one.route, one.reason, one.fix)
-        for one in refusals
-    ]
+    """Routes that are refused for the same reason share a line."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for one in refusals:
+        name = f"{one.route} ({one.device})" if one.device else one.route
+        names.setdefault((one.reason, one.fix), []).append(name)
+    shown = [_reason(", ".join(alike), reason, fix) for (reason, fix), alike in names.items()]
     return [_text(""), _text("Routes that cannot run here", "bold"), *shown] if shown else []
 
 

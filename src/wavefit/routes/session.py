@@ -79,7 +79,9 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, np.ndarray]
         if array.dtype.name != spec.dtype and not (spec.dtype == "string" and array.dtype.kind in "OUS"):
             raise InputError(f"input {spec.name!r} is {array.dtype.name}, the model takes {spec.dtype}")
         if spec.shape is not None and not _fits(spec.shape, array.shape):
-            raise InputError(f"input {spec.name!r} has shape {show(array.shape)}, the model takes {show(spec.shape)}")
+            raise InputError(
+                f"input {spec.name!r} has shape {show(array.shape)}, the model takes {show(spec.shape)}"
+            )
     if len(inputs) > len(specs):
         extra = sorted(set(inputs) - {spec.name for spec in specs})
         raise InputError(f"the model has no input {extra[0]!r}", f"it takes {_names(specs)}")
