@@ -54,6 +54,31 @@ def test_a_python_error_is_a_crash_with_its_last_words(tmp_path: Path) -> None:
     assert "KeyError: 'no such thing'" in answer.reason
 
 
+def test_a_runtime_that_hangs_at_the_end_hides_no_error(tmp_path: Path) -> None:
+    answer = failure("bug_and_hanging_exit", tmp_path)
+    assert answer.kind == "crash"
+    assert "KeyError: 'no such thing'" in answer.reason
+
+
+def test_a_kill_in_the_middle_of_an_answer_is_told_at_once(tmp_path: Path) -> None:
+    answer = failure("torn", tmp_path)
+    assert (answer.kind, answer.stage) == ("interrupted", "measure")
+
+
+def test_a_child_that_never_reads_its_job_is_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'wavefit.bench.child_main' in sys.orig_argv:\n"
+        "    print('hello', flush=True)\n"
+        "    os._exit(3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    long = TensorSpec(name="x" * 1_000_000, dtype="float32", shape=())  # more than a pipe holds
+    answer = failure("echo", tmp_path / "work", payload=long)
+    assert (answer.kind, answer.stage) == ("crash", "start")
+    assert "exit code 3" in answer.reason
+
+
 def test_a_process_ended_from_outside_is_interrupted_not_crashed(tmp_path: Path) -> None:
     assert failure("killed", tmp_path).kind == "interrupted"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -48,6 +49,20 @@ def killed(payload: TensorSpec, say: Reporter) -> TensorSpec:
 
 def bug(payload: TensorSpec, say: Reporter) -> TensorSpec:
     raise KeyError("no such thing")
+
+
+def bug_and_hanging_exit(payload: TensorSpec, say: Reporter) -> TensorSpec:
+    """As a GPU's runtime may, hangs when Python ends."""
+    atexit.register(time.sleep, 600)
+    raise KeyError("no such thing")
+
+
+def torn(payload: TensorSpec, say: Reporter) -> TensorSpec:
+    """Is killed while it answers."""
+    say.stage("measure")
+    say._events.write(b'{"result": {"name": "ima')
+    say._events.flush()
+    return killed(payload, say)
 
 
 def bad_input(payload: TensorSpec, say: Reporter) -> TensorSpec:

@@ -104,13 +104,21 @@ class _Child:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._events: queue.Queue[Event | None] = queue.Queue()
-        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
-        self._process.stdin.write(msgspec.json.encode(job) + b"\n")
-        self._process.stdin.flush()
+        pipes = (self._process.stdin, self._process.stdout)
+        threading.Thread(target=self._converse, args=(job, *pipes), daemon=True).start()
 
-    def _read(self, lines: IO[bytes]) -> None:
-        for line in lines:
-            self._events.put(decode(line, Event, "a child's answer"))
+    def _converse(self, job: Job, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        """Tells the job and reads the events, in a thread of its own: a pipe blocks where nobody reads."""
+        try:
+            stdin.write(msgspec.json.encode(job) + b"\n")
+            stdin.flush()  # and stays open: its end is the parent's end
+        except (BrokenPipeError, ValueError):
+            pass  # the child ended before it had read the job; what follows says how
+        for line in stdout:
+            try:
+                self._events.put(decode(line, Event, "a child's answer"))
+            except InputError:
+                continue  # torn by a kill, or printed by a start-up hook of this Python: no answer
         self._events.put(None)
 
     def wait_for_end(self, deadline_s: float, say: Say) -> Event | None:

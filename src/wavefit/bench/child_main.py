@@ -9,6 +9,8 @@ import re
 import signal
 import sys
 import threading
+import traceback
+from types import TracebackType
 from typing import IO, get_type_hints
 
 import msgspec
@@ -54,6 +56,7 @@ class Reporter:
 
 
 def main() -> None:
+    sys.excepthook = _end_at_once
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else prints to standard output goes to the log
     job = decode(sys.stdin.buffer.readline(), Job, "the job")
@@ -78,6 +81,13 @@ def _work(job: Job, reporter: Reporter) -> None:
         reporter.fail("out of memory", str(error) or "the process ran out of memory")
     else:
         reporter.send(Event(result=result))
+
+
+def _end_at_once(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Tells a bug and ends without a runtime's clean-up, which may hang and hide it."""
+    traceback.print_exception(kind, error, trace)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _end_with_parent() -> None:
