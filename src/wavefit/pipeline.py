@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from wavefit import __version__, routes
 from wavefit.bench import child
 from wavefit.bench.prepare import Prepared, Preparing, Resolving
+from wavefit.bench.scenarios import check_load
 from wavefit.bench.sweep import why_stop
 from wavefit.bench.trial import Trial, Trialled
 from wavefit.bundle.journal import Journal
@@ -164,11 +165,13 @@ def settle(request: Request, model: Model) -> Request:
     """The request with batches that the model can take: a frozen batch is the only one.
 
     Raises:
-        InputError: another batch was asked of a model with a frozen one, or a route that is not known.
+        InputError: another batch was asked of a model with a frozen one, a route that is not known, or a load that
+            cannot be run.
     """
     for name in request.routes:
         if name not in routes.names():
             raise InputError(f"there is no route {name!r}", f"the routes are {', '.join(routes.names())}")
+    check_load(request.load)
     frozen = fixed_batch(model)
     batches = (
         (frozen,) if frozen is not None and request.batches == (1,) else tuple(sorted(set(request.batches)))

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from wavefit.bench.child_main import Reporter
+from wavefit.errors import InputError
 from wavefit.guard.reference import make_reference
-from wavefit.guard.task import Score, find_metric, reference_score
+from wavefit.guard.task import Metric, Score, find_metric, reference_score
 from wavefit.model.samples import Samples, load_samples
 from wavefit.model.source import resolve
 from wavefit.schema import Data, Model, Request, Struct, TensorSpec
@@ -52,21 +53,32 @@ def prepare(payload: Preparing, say: Reporter) -> Prepared:
     say.stage("read the data")
     request = payload.request
     samples = read_samples(payload.model, request.data, request.sizes)
+    metric = _metric(request, samples)
     say.stage("reference")
     reference = make_reference(payload.model, samples, say)
     folder = Path(payload.folder)
     reference.save(folder)
-    return Prepared(
-        folder=str(folder), digest=_digest(samples), score=_score(payload.model, samples, request, say)
-    )
+    score = None
+    if metric is not None:
+        say(f"{request.data.metric} of the reference on {samples.count} samples")
+        score = reference_score(payload.model, samples, metric)
+    return Prepared(folder=str(folder), digest=_digest(samples), score=score)
 
 
-def _score(model: Model, samples: Samples, request: Request, say: Reporter) -> Score | None:
-    if samples.labels is None:
+def _metric(request: Request, samples: Samples) -> Metric | None:
+    """The task metric; None where there are no labels and none was asked for.
+
+    Raises:
+        InputError: it cannot be found, or there are no labels for one that was asked for.
+    """
+    name = request.data.metric
+    if samples.labels is None and name == Data().metric:
         return None
-    say(f"{request.data.metric} of the reference on {samples.count} samples")
     sys.path.insert(0, str(Path.cwd()))  # where a metric of the user's own lies
-    return reference_score(model, samples, find_metric(request.data.metric))
+    metric = find_metric(name)
+    if samples.labels is None:
+        raise InputError(f"--metric {name} needs labels", "give --data with one folder a class, or --labels")
+    return metric
 
 
 def read_samples(model: Model, data: Data, sizes: dict[str, int]) -> Samples:

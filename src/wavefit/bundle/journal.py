@@ -39,9 +39,9 @@ class Journal:
         self._made: list[Path] = []
 
     def __enter__(self) -> Journal:
-        check_folder(self.folder)
-        self._made = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         try:
+            check_folder(self.folder)
+            self._made = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
             self.work.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except Timeout as error:

@@ -58,13 +58,19 @@ def command(
 
 def carry_out(order: Order, json: bool = False) -> None:
     """Optimizes, shows the result, and exits with 1 where no plan could be picked."""
-    from wavefit.cli._progress import TerminalProgress
     from wavefit.cli._stop import stoppable
+
+    with stoppable(_STOPPED):
+        _carry_out(order, json)
+
+
+def _carry_out(order: Order, json: bool) -> None:
+    from wavefit.cli._progress import TerminalProgress
     from wavefit.pipeline import optimize
     from wavefit.report.terminal import summary
     from wavefit.schema import pretty
 
-    with stoppable(_STOPPED), TerminalProgress() as progress:
+    with TerminalProgress() as progress:
         bundle, records = optimize(order, progress)
     if json:
         typer.echo(pretty({"folder": order.folder, "bundle": bundle, "records": records}))
