@@ -178,6 +178,24 @@ def test_the_attack_is_real_and_is_stopped(good, tmp_path):
     assert ran.exists(), "PyTorch no longer unpickles these: the check may be relaxed"
 
 
+def test_a_name_that_is_code_is_stopped(good, tmp_path):
+    """torch.export.load pastes the names of inputs into source that it executes."""
+    ran = tmp_path / "ran"
+    evil = json.dumps(f"x=open({str(ran)!r}, 'w')")
+
+    def rename(data):
+        return (
+            data.decode().replace('"name": "x"', f'"name": {evil}').replace('"x": {', f"{evil}: {{").encode()
+        )
+
+    path = rewritten(good, tmp_path / "evil.pt2", {PROGRAM: rename})
+    refused(path, "which is no name")
+    assert not ran.exists()
+    with pytest.raises(SyntaxError):
+        torch.export.load(path).module()
+    assert ran.exists(), "PyTorch no longer executes these: the check may be relaxed"
+
+
 WEIGHTS = "data/weights/model_weights_config.json"
 CONSTANTS = "data/constants/model_constants_config.json"
 PROGRAM = "models/model.json"
@@ -204,6 +222,15 @@ EVIL = "__import__('os').system('true')"
         ({PROGRAM: edited("expr_str", "9**9**9**9")}, "no arithmetic"),
         ({PROGRAM: edited("expr_str", "PowByNatural(9, PowByNatural(9, 9))")}, "no arithmetic"),
         ({PROGRAM: edited("expr_str", "1 << 1000000000000")}, "no arithmetic"),
+        ({PROGRAM: edited("expr_str", "((9**64)**64)**64")}, "no arithmetic"),
+        ({PROGRAM: edited("target", "torch.ops.aten.save.default")}, "aten.save"),
+        ({PROGRAM: edited("guards_code", [f"{EVIL} == 0"])}, "no arithmetic"),
+        ({PROGRAM: edited("guards_code", ["1 #\n, '')\n  torch._assert(1"])}, "no expression"),
+        ({PROGRAM: edited("guards_code", ["math.pow(9, 9).__class__ == 1"])}, "no arithmetic"),
+        ({PROGRAM: edited("guards_code", ["L['x\\'].size()[0]"])}, "no expression"),
+        ({PROGRAM: edited("forward_arg_names", [f"x={EVIL}"])}, "which is no name"),
+        ({PROGRAM: edited("parameter_name", 'head"+' + EVIL + '+"')}, "which is no name"),
+        ({PROGRAM: edited("in_spec", tree("builtins.dict", json.dumps([EVIL])))}, "which is no name"),
         ({PROGRAM: edited("expr_str", "1 +")}, "no expression"),
         ({PROGRAM: edited("expr_str", 7)}, "no expression"),
         ({PROGRAM: edited("in_spec", tree("collections.defaultdict", {}))}, "defaultdict"),
@@ -291,3 +318,25 @@ def test_symbolic_arithmetic_passes(tmp_path):
     torch.export.save(program, tmp_path / "sizes.pt2")
     pt2.check(tmp_path / "sizes.pt2")
     assert from_program(tmp_path / "sizes.pt2").inputs[0].shape[2] == 4
+
+
+def test_guards_and_nested_inputs_pass(tmp_path):
+    """Guards that torch.export itself writes: remainders, minima, roots, sizes inside dictionaries and lists."""
+
+    class Guarded(torch.nn.Module):
+        def forward(self, x, extra):
+            rows = extra["the-key"][0]
+            if x.shape[0] * 2 < 100 and x.shape[1] % 3 == 0:
+                x = x + 1
+            root = max(1, int(x.shape[0] ** 0.5))
+            return {"a b": x.reshape(x.shape[0] * x.shape[1] // 2, -1), "c": rows[:root]}
+
+    auto = torch.export.Dim.AUTO
+    program = torch.export.export(
+        Guarded(),
+        (torch.randn(4, 6, 4), {"the-key": [torch.randn(5, 2)]}),
+        dynamic_shapes=({0: auto, 1: auto}, {"the-key": [{0: auto}]}),
+    )
+    assert program._guards_code
+    torch.export.save(program, tmp_path / "guarded.pt2")
+    pt2.check(tmp_path / "guarded.pt2")

@@ -11,15 +11,17 @@ torch/_export/serde/serialize.py):
 - sizes that are expressions are evaluated: ``expr_str`` goes to sympy.sympify, which calls eval;
 - a node's target is looked up by attributes from ``torch``, ``math`` or ``operator``, and called when the program runs:
   "torch.os.system" would be;
-- the structure of inputs and outputs may name modules, which are imported.
+- the structure of inputs and outputs may name modules, which are imported;
+- names of tensors, of weights and of ``forward``'s arguments are pasted into Python source, which is executed
+  (torch/fx/graph.py), and so are ``guards_code`` and the keys of input dictionaries (torch/export/_unlift.py).
 
-torch.export.save of a plain module writes none of these but sample inputs that are tensors, sizes that are arithmetic,
-and targets that are operators. Only such files pass. The layout of PyTorch 2.7 and before, pickles alone, does not.
+torch.export.save of a plain module writes none of these but sample inputs that are tensors, sizes and guards that are
+arithmetic, targets that are operators, and names that are names. Only such files pass. The layout of PyTorch 2.7 and before, pickles alone, does
+not.
 """
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import re
@@ -29,8 +31,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wavefit.errors import InputError
+from wavefit.model import pt2_expressions as expressions
+from wavefit.model.pt2_expressions import MENDED
 
-_MENDED = "save it again from the module with torch.export.save (PyTorch 2.9 or newer), or give package.module:factory"
 _MAX_JSON_BYTES = 1 << 30
 _END_BYTES = 22  # the record that ends a zip file without a comment
 
@@ -56,49 +59,16 @@ _TARGET = re.compile(
     # not call, attrgetter and methodcaller, with which a chain of nodes could reach anything
     r"|_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|not_|lshift|rshift|getitem)"
 )
-_OPENS_FILES = re.compile(
-    r"\.from_file(\.|$)"
-)  # aten::from_file maps a file, and makes it where it is missing
+# aten::from_file maps a file, and makes it where it is missing; aten::save writes one.
+_OPENS_FILES = re.compile(r"\.(from_file|save)(\.|$)")
+_NAME = re.compile(r"[A-Za-z0-9_]*")
+_PATH = re.compile(r"[A-Za-z0-9_.-]*")  # "layers.0.weight"
+_NAMES = {
+    **dict.fromkeys(("name", "as_name"), _NAME),
+    **dict.fromkeys(("parameter_name", "buffer_name", "tensor_constant_name"), _PATH),
+}
+"""Keys whose text becomes Python source."""
 _SAFE_TREES = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None)
-
-# Names of sympy and torch.utils._sympy.functions that serialized sizes use: all of them only calculate.
-_FUNCTIONS = frozenset(
-    (
-        *(
-            "Symbol",
-            "Integer",
-            "Float",
-            "Rational",
-            "Add",
-            "Mul",
-            "Pow",
-            "Mod",
-            "Min",
-            "Max",
-            "Abs",
-            "Identity",
-        ),
-        *("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not", "floor", "ceiling", "Piecewise"),
-        *("Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan"),
-        *(
-            "FloorDiv",
-            "ModularIndexing",
-            "Where",
-            "PythonMod",
-            "CleanDiv",
-            "CeilDiv",
-            "CeilToInt",
-            "FloorToInt",
-        ),
-        *("LShift", "RShift", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv", "ToFloat"),
-        *("IsNonOverlappingAndDenseIndicator", "TruncToFloat", "TruncToInt", "RoundToInt", "RoundDecimal"),
-    )
-)
-_GROWING = ("Pow", "PowByNatural", "FloatPow", "LShift")
-_NODES = (
-    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Constant, ast.Tuple),
-    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
-)
 
 
 def check(path: Path) -> None:
@@ -115,11 +85,11 @@ def check(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{path} is no exported program: {error}", _MENDED) from error
+        raise InputError(f"{path} is no exported program: {error}", MENDED) from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise InputError(f"{path} is damaged: its description has another form", _MENDED) from error
+        raise InputError(f"{path} is damaged: its description has another form", MENDED) from error
     except (ValueError, RecursionError) as error:  # json's errors are ValueErrors
-        raise InputError(f"{path} is damaged: {error}", _MENDED) from error
+        raise InputError(f"{path} is damaged: {error}", MENDED) from error
     except InputError as error:
         raise InputError(f"{path}: {error.what}", error.fix) from error
 
@@ -129,7 +99,7 @@ def _check(archive: zipfile.ZipFile) -> None:
     for name in members:
         _check_name(name)
     if "models/model.json" not in members:
-        raise InputError("the archive holds no models/model.json, so no exported program", _MENDED)
+        raise InputError("the archive holds no models/model.json, so no exported program", MENDED)
     for kind in ("weights", "constants"):
         config = members.get(f"data/{kind}/model_{kind}_config.json")
         if config is not None:
@@ -145,14 +115,14 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
     tops = {PurePosixPath(info.filename).parts[:1] for info in infos}
     if len(tops) != 1:
-        raise InputError("the archive does not have one folder at its top", _MENDED)
+        raise InputError("the archive does not have one folder at its top", MENDED)
     members: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         name = info.filename.partition("/")[2]
         if name in members:
-            raise InputError(f"the archive holds {name!r} twice", _MENDED)
+            raise InputError(f"the archive holds {name!r} twice", MENDED)
         if info.compress_type != zipfile.ZIP_STORED:
-            raise InputError(f"{name!r} is compressed, which torch.export.save never does", _MENDED)
+            raise InputError(f"{name!r} is compressed, which torch.export.save never does", MENDED)
         members[name] = info
     return members
 
@@ -164,20 +134,20 @@ def _check_frame(archive: zipfile.ZipFile) -> None:
     start = archive.fp.read(4)
     archive.fp.seek(-_END_BYTES, io.SEEK_END)
     if start != b"PK\x03\x04" or archive.fp.read(4) != b"PK\x05\x06":
-        raise InputError("the archive has other data before or after it", _MENDED)
+        raise InputError("the archive has other data before or after it", MENDED)
 
 
 def _check_name(name: str) -> None:
     for pattern, what in _CODE:
         if pattern.match(name):
-            raise InputError(f"it holds {what} ({name}), and reading that runs code", _MENDED)
+            raise InputError(f"it holds {what} ({name}), and reading that runs code", MENDED)
     if not _ALLOWED.fullmatch(name):
-        raise InputError(f"it holds {name!r}, which is no part of an exported program", _MENDED)
+        raise InputError(f"it holds {name!r}, which is no part of an exported program", MENDED)
 
 
 def _json(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
     if info.file_size > _MAX_JSON_BYTES:
-        raise InputError(f"{info.filename} has {info.file_size} bytes, too many for a description", _MENDED)
+        raise InputError(f"{info.filename} has {info.file_size} bytes, too many for a description", MENDED)
     return json.loads(archive.read(info))
 
 
@@ -186,7 +156,7 @@ def _check_payloads(config: Any, kind: str) -> None:
     for name, payload in config["config"].items():
         if payload.get("use_pickle") is not False or not str(payload.get("path_name")).startswith(prefix):
             raise InputError(
-                f"its {kind} {name!r} are pickled, and reading a pickle runs the code in it", _MENDED
+                f"its {kind} {name!r} are pickled, and reading a pickle runs the code in it", MENDED
             )
 
 
@@ -195,11 +165,19 @@ def _check_program(program: Any) -> None:
         if key == "target" and isinstance(value, str):
             _check_target(value)
         elif key == "expr_str":
-            _check_expression(value)
+            expressions.check_size(value)
+        elif key == "guards_code":
+            for guard in value:
+                expressions.check_guard(guard)
+        elif key in _NAMES and isinstance(value, str):
+            _check_text(value, _NAMES[key])
+        elif key == "forward_arg_names":
+            for name in value or ():
+                _check_text(name, _NAME)
         elif key in ("in_spec", "out_spec") and isinstance(value, str) and value:
-            _check_tree(json.loads(value)[1])
+            _check_tree(json.loads(value)[1], named=key == "in_spec")
         elif key in ("as_custom_obj", "as_opaque_obj") and value:
-            raise InputError("it uses a pickled object as a constant, and reading that runs code", _MENDED)
+            raise InputError("it uses a pickled object as a constant, and reading that runs code", MENDED)
 
 
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:
@@ -221,42 +199,26 @@ def _check_target(target: str) -> None:
         )
 
 
-def _check_expression(text: Any) -> None:
-    """Sizes are evaluated by sympy: only arithmetic on symbols may get there."""
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, TypeError, MemoryError) as error:
-        raise InputError(f"a size in it is no expression: {str(text)[:80]!r}", _MENDED) from error
-    for node in ast.walk(tree):
-        bad = not isinstance(node, _NODES) or _explodes(node)
-        if isinstance(node, ast.Call):
-            bad = bad or not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            bad = not re.fullmatch(r"[A-Za-z_]\w*", node.value)
-        if bad:
-            raise InputError(f"a size in it is no arithmetic: {text[:80]!r}", _MENDED)
+def _check_text(name: Any, pattern: re.Pattern[str]) -> None:
+    if not isinstance(name, str) or not pattern.fullmatch(name):
+        raise InputError(f"it calls a tensor or argument {str(name)[:80]!r}, which is no name", MENDED)
 
 
-def _explodes(node: ast.AST) -> bool:
-    """A power or shift that is not by a small constant: 9**9**9 alone would fill the memory."""
-    by: ast.AST | None = None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Pow, ast.LShift)):
-        by = node.right
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _GROWING:
-        by = node.args[1] if len(node.args) == 2 else node
-    if by is None:
-        return False
-    return not (isinstance(by, ast.Constant) and isinstance(by.value, int) and 0 <= by.value <= 64)
+def _check_tree(tree: Any, named: bool) -> None:
+    """The structure of the arguments: lists, tuples and dictionaries only, whose contexts name no modules.
 
-
-def _check_tree(tree: Any) -> None:
-    """The structure of the arguments: lists, tuples and dictionaries only, whose contexts name no modules."""
+    Args:
+        named: whether the keys of dictionaries become Python source.
+    """
     if tree["type"] not in _SAFE_TREES or "__enum__" in str(tree["context"]):
         raise InputError(
             f"its inputs or outputs are of type {tree['type']!r}", "use tuples, lists and dictionaries"
         )
+    if named and "dict" in str(tree["type"]).lower():
+        for key in json.loads(tree["context"]):
+            _check_text(str(key), _PATH)
     for child in tree["children_spec"]:
-        _check_tree(child)
+        _check_tree(child, named)
 
 
 def _check_samples(data: bytes) -> None:
@@ -267,4 +229,4 @@ def _check_samples(data: bytes) -> None:
     with attempt() as tried:
         torch.load(io.BytesIO(data), weights_only=True)
     if data and tried.error is not None:
-        raise InputError("its sample inputs are pickled objects, and reading those runs code", _MENDED)
+        raise InputError("its sample inputs are pickled objects, and reading those runs code", MENDED)
