@@ -163,6 +163,7 @@ def test_external_data_go_with_the_probes(tmp_path: Path) -> None:
     assert bad is not None
     assert bad.name == "matmul3"
     assert sorted(entry.name for entry in (tmp_path / "model").iterdir()) == before
+    assert not list((tmp_path / "work").glob("*.onnx"))  # a dozen copies of a large model would fill the disk
 
 
 def scale_external(name: str) -> Change:

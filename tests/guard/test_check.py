@@ -144,3 +144,28 @@ def test_a_coupled_model_is_compared_at_the_plans_batch(tmp_path: Path) -> None:
         outputs["y"][4] += 0.1
 
     assert not check(session(model, alter=off), plan(model, 5), reference).passed
+
+
+def test_a_model_without_a_batch_axis_is_held_to_float64_too(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["a", "b"], ["c"]),
+        helper.make_node("ReduceSum", ["c"], ["sum"], keepdims=0),
+    ]
+    inputs = [models.value("a", [3, 64]), models.value("b", [64, 5])]
+    outputs = [models.value("c", [3, 5]), models.value("sum", [])]
+    model = write(models.model(nodes, inputs, outputs), tmp_path / "m.onnx")
+    samples = random_samples(model, {}, 8, 0)
+    make_reference(model, samples, quiet).save(tmp_path / "reference")
+    reference = Reference.load(tmp_path / "reference")
+    want = samples.inputs["a"].astype(np.float64) @ samples.inputs["b"].astype(np.float64)
+    assert reference.float64 is not None
+    np.testing.assert_allclose(reference.float64["c"], want, rtol=1e-12)
+    np.testing.assert_allclose(reference.float64["sum"], want.sum(), rtol=1e-12)
+    verdict = check(session(model), plan(model, 1), reference)
+    assert verdict.passed
+    assert all(error.rel_l2_float64 is not None for error in verdict.outputs)
+
+    def off(outputs: Arrays) -> None:
+        outputs["c"][2, 4] *= 1 + 2**-10
+
+    assert "from float64" in check(session(model, alter=off), plan(model, 1), reference).reasons[0]

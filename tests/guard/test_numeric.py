@@ -111,3 +111,14 @@ def test_text_outputs_are_compared_exactly() -> None:
     want = np.array(["cat", "dog"], object)
     assert compare({"y": want.copy()}, {"y": want}, Limits("fp32"))[0].reasons == ()
     assert compare({"y": np.array(["cat", "cow"], object)}, {"y": want}, Limits("fp32"))[0].reasons
+
+
+def test_an_output_of_any_other_type_must_be_equal() -> None:
+    for want, have in (
+        (np.ones((2, 3), np.complex64), np.full((2, 3), 1 + 1e-3j, np.complex64)),
+        (np.array([["a"], ["b"]], object), np.array([["a"], ["c"]], object)),
+        (np.array([True, False]), np.array([True, True])),
+    ):
+        result = Tally("y", Limits("fp32"), want)
+        result.add(have, want, None)
+        assert "elements differ" in result.result().reasons[0]

@@ -45,6 +45,25 @@ def test_the_last_batch_is_filled_and_cut(tmp_path: Path, batch: int) -> None:
     assert decode(encode(score), Score) == score
 
 
+def test_a_frozen_batch_larger_than_the_data_is_filled_up(tmp_path: Path) -> None:
+    proto = models.mlp(widths=(16, 32, 10))
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 8
+    model = write(proto, tmp_path / "m.onnx")
+    inputs = random_samples(model, {}, 8, 0).inputs
+    labels = session(model).run(inputs)["y"].argmax(1)[:5]
+    samples = Samples({name: array[:5] for name, array in inputs.items()}, labels, "test")
+    assert reference_score(model, samples, find_metric("top1")).correct == (True,) * 5
+
+
+def test_a_label_beyond_the_models_classes_is_refused(tmp_path: Path) -> None:
+    model, samples = labelled(tmp_path)
+    assert samples.labels is not None
+    beyond = Samples(samples.inputs, np.where(np.arange(21) == 20, 10, samples.labels), "test")
+    with pytest.raises(InputError, match="label 10 is out of range, the model has 10 classes"):
+        evaluate(session(model), plan(model, 8), beyond, find_metric("top1"))
+
+
 def test_top_k_ranks_like_argmax() -> None:
     scores = np.array([[0.1, 0.9, 0.5], [0.2, 0.2, 0.2], [np.nan, 0.1, 0.0], [np.nan] * 3])
     labels = np.array([2, 1, 0, 0])

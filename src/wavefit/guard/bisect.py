@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from wavefit.errors import InputError, RouteError
 from wavefit.guard.limits import Limits
 from wavefit.guard.numeric import Tally
@@ -115,18 +113,25 @@ class _Search:
         wanted = (name, fault.output)
         try:
             path, added = self.graph.expose(wanted)
-            session = self.open_with(path, added)
             try:
-                actual = session.run(self.inputs)
+                actual, expected = self._both(path, added, wanted)
             finally:
-                session.close()
-            expected = OrtReference(self.model, path, wanted)(self.inputs)
+                path.unlink()  # each is as large as the model
         except (RouteError, InputError) as error:
-            return error.args[0]
+            return str(error)
         moved = {found.output: found for found in self._moved(actual, expected)}
         if name in moved:
             return moved[name]
         return None if fault.output in moved else "the fault is gone once its output is exposed"
+
+    def _both(self, path: Path, added: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[Arrays, Arrays]:
+        """The candidate's outputs and the reference's, of a model file."""
+        session = self.open_with(path, added)
+        try:
+            actual = session.run(self.inputs)
+        finally:
+            session.close()
+        return actual, OrtReference(self.model, path, wanted)(self.inputs)
 
     def _moved(self, actual: Arrays, expected: Arrays) -> list[_Moved]:
         found = []
@@ -163,9 +168,9 @@ def _limits(reference: Reference, plan: Plan) -> Limits:
     """The check's limits, with the reference's own float64 error taken from the model's outputs."""
     errors = []
     for name, exact in (reference.float64 or {}).items():
-        want = reference.outputs[name]
+        want = reference.outputs[name][: len(exact)] if reference.per_item else reference.outputs[name]
         tally = Tally(name, Limits(plan.precision), want)
-        tally.add(want[: len(exact)], want[: len(exact)], np.asarray(exact))
+        tally.add(want, want, exact)
         error = tally.result().error.reference_rel_l2_float64
         errors += [] if error is None else [error]
     return Limits(plan.precision, reference.unit_roundoff, max(errors, default=None))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from wavefit.guard.limits import Limits
 from wavefit.guard.numeric import Tally
 from wavefit.guard.reference import Reference
@@ -26,15 +24,8 @@ def check(session: Session, plan: Plan, reference: Reference) -> Verdict:
         for name, expected in reference.expected(start, plan.batch).items():
             if name not in tallies:
                 tallies[name] = Tally(name, limits, reference.outputs.get(name, expected))
-            tallies[name].add(actual.get(name), expected, _exact(reference, name, start, plan.batch))
+            tallies[name].add(actual.get(name), expected, reference.exact(name, start, plan.batch))
     return _verdict(plan, reference, limits, tallies)
-
-
-def _exact(reference: Reference, name: str, start: int, batch: int) -> np.ndarray | None:
-    """float64 for the first positions of the batch, as far as it reaches."""
-    if reference.float64 is None:
-        return None
-    return reference.float64[name][start : start + batch]
 
 
 def _verdict(plan: Plan, reference: Reference, limits: Limits, tallies: dict[str, Tally]) -> Verdict:

@@ -6,7 +6,7 @@ that one wrong position in a large batch is not averaged away. What is allowed i
 
 No single element may be off by more than 8 times the allowed share of its item's largest value: the largest of 10^8
 normal errors is 6 times their root mean square, so this only finds what is not rounding, as a corrupted tile.
-Integer and boolean outputs must be equal in fp32, and in 99 % of elements in lower precisions.
+Other outputs (integers, booleans, text) must be equal in fp32, and in 99 % of elements in lower precisions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Tally:
             )
             return
         self._elements += expected.size
-        if expected.dtype.kind != "f" and not expected.dtype.name.startswith(("bfloat", "float")):
+        if not is_float(expected):
             self._differing += int((actual != expected).sum())
             return
         rows, wanted = _items(actual), _items(expected)
@@ -136,8 +136,8 @@ class Tally:
 
     def result(self) -> Comparison:
         """The errors over everything added, the reasons against the candidate, and what was not proven."""
-        integer = self.reference.dtype.kind in "iubUSO"
-        measured = not self._shapes and not integer and self._items > 0
+        exact = not is_float(self.reference)
+        measured = not self._shapes and not exact and self._items > 0
         error = OutputError(
             output=self.name,
             elements=self._elements,
@@ -151,14 +151,14 @@ class Tally:
             inf=self._inf,
             all_equal=all_equal(self.reference),
         )
-        return Comparison(error, tuple(self._reasons(integer)), tuple(self._warnings(error)))
+        return Comparison(error, tuple(self._reasons(exact)), tuple(self._warnings(error)))
 
-    def _reasons(self, integer: bool) -> list[str]:
+    def _reasons(self, exact: bool) -> list[str]:
         where = f"output {self.name!r}"
         if self._shapes:
             return [f"{where} {self._shapes[0]}"]
         reasons = []
-        if integer and self._differing > self._elements * (1 - self._same_share):
+        if exact and self._differing > self._elements * (1 - self._same_share):
             share = self._differing / self._elements
             reasons.append(f"{where}: {self._differing} of {self._elements} elements differ ({share:.2%})")
         if self._new_bad:
@@ -218,13 +218,16 @@ def compare(
 def all_equal(reference: np.ndarray) -> bool:
     """Whether all items on axis 0 are the same to 1e-6 of the largest value; of one item, whether its elements are."""
     rows = reference if reference.ndim and len(reference) > 1 else reference.reshape(-1)
-    if len(rows) < 2 or reference.dtype.kind in "USO":
+    if len(rows) < 2 or not is_float(reference):
         return len(rows) > 1 and bool((rows == rows[0]).all())
-    if reference.dtype.kind in "iub":
-        return bool((rows == rows[0]).all())
     values = rows.astype(np.float64)
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     return bool(np.isclose(values, values[:1], rtol=0, atol=_EQUAL_ROWS * largest, equal_nan=True).all())
+
+
+def is_float(array: np.ndarray) -> bool:
+    """Whether an output is compared by distance: float16 to float64, bfloat16, float8."""
+    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
 def _items(array: np.ndarray) -> np.ndarray:
@@ -233,7 +236,7 @@ def _items(array: np.ndarray) -> np.ndarray:
 
 def _rms_norm(reference: np.ndarray) -> float:
     """Root mean square of the items' L2 norms, NaN and Inf left out."""
-    if reference.dtype.kind in "iubUSO" or not reference.size:
+    if not is_float(reference) or not reference.size:
         return 0.0
     values = _items(reference).astype(np.float64)
     values = np.where(np.isfinite(values), values, 0.0)

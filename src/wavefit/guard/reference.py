@@ -34,10 +34,11 @@ class Reference:
 
     Args:
         samples: n items.
-        outputs: fp32 (the file's own types), n items on axis 0; empty where ``per_item`` is False.
+        outputs: fp32 (the file's own types), n items on axis 0; the whole answer where the model has no batch axis;
+            empty where items depend on one another.
         float64: the same for the first m of the n items; None where it could not be run.
         per_item: every output has the batch on axis 0 and an item's answer does not depend on its neighbours. Where
-            that is not so, the reference is run anew for every batch that is compared.
+            that is not so and there is a batch, the reference is run anew for every batch that is compared.
         warnings: what this reference could not do, for people.
     """
 
@@ -51,9 +52,15 @@ class Reference:
     def expected(self, start: int, size: int) -> dict[str, np.ndarray]:
         """The fp32 answers to ``samples.batch(start, size)``: position i answers item (start + i) % n."""
         if not self.per_item:
-            return self._session(self.samples.batch(start, size))
+            return self.outputs or self._session(self.samples.batch(start, size))
         items = np.arange(start, start + size) % self.samples.count
         return {name: array[items] for name, array in self.outputs.items()}
+
+    def exact(self, name: str, start: int, size: int) -> np.ndarray | None:
+        """float64 for the first positions of the same batch, as far as it reaches."""
+        if self.float64 is None:
+            return None
+        return self.float64[name][start : start + size] if self.per_item else self.float64[name]
 
     @cached_property
     def _session(self) -> OrtReference:
@@ -131,7 +138,7 @@ def make_reference(model: Model, samples: Samples, say: Callable[[str], None]) -
     session = OrtReference(model, Path(model.path))
     outputs, per_item, warnings = _run_fp32(model, session, chosen)
     exact: dict[str, np.ndarray] | None = None
-    if per_item:
+    if outputs:
         size = fixed_batch(model) or min(_FLOAT64_SAMPLES, chosen.count)
         say(f"reference: float64 on {size} samples")
         try:
@@ -139,7 +146,8 @@ def make_reference(model: Model, samples: Samples, say: Callable[[str], None]) -
         except NoFloat64 as error:
             warnings.append(f"no float64 reference: {error}")
     if exact is not None:
-        exact, distrust = _trusted(exact, outputs, unit_roundoff(model))
+        same = {name: array[:size] for name, array in outputs.items()} if per_item else outputs
+        exact, distrust = _trusted(exact, same, unit_roundoff(model))
         warnings += distrust
     return Reference(model, chosen, outputs, exact, per_item, tuple(warnings))
 
@@ -147,7 +155,7 @@ def make_reference(model: Model, samples: Samples, say: Callable[[str], None]) -
 def _run_fp32(
     model: Model, session: OrtReference, samples: Samples
 ) -> tuple[dict[str, np.ndarray], bool, list[str]]:
-    """The outputs of all items, and whether they are answers to each item alone."""
+    """The outputs, whether they are answers to each item alone, and what could not be done."""
     if model.batch is None:
         return _run_fixed(session, samples, fixed_batch(model))
     together = session(samples.batch(0, samples.count))
@@ -162,11 +170,12 @@ def _run_fixed(
     session: OrtReference, samples: Samples, batch: int | None
 ) -> tuple[dict[str, np.ndarray], bool, list[str]]:
     """A model with a frozen batch, run block by block; without a batch axis, run once."""
-    size = batch or 1
-    blocks = [session(samples.batch(start, size)) for start in range(0, samples.count, size)]
+    if batch is None:
+        return session(samples.batch(0, 1)), False, []
+    blocks = [session(samples.batch(start, batch)) for start in range(0, samples.count, batch)]
     for name, first in blocks[0].items():
-        if batch is None or any(not block[name].shape or len(block[name]) != size for block in blocks):
-            return {}, False, [_coupled(name)] if batch is not None else []
+        if any(not block[name].shape or len(block[name]) != batch for block in blocks):
+            return {}, False, [_coupled(name)]
         if any(block[name].shape != first.shape for block in blocks):
             return {}, False, [_coupled(name)]
     joined = {name: np.concatenate([block[name] for block in blocks])[: samples.count] for name in blocks[0]}
@@ -194,7 +203,7 @@ def _trusted(
     """Drops a float64 run that is further from fp32 than rounding explains: one of the two is then no reference."""
     limit = float(np.sqrt(unit))
     for name, array in exact.items():
-        other = outputs[name][: len(array)]
+        other = outputs[name]
         if array.shape != other.shape:
             return None, [f"no float64 reference: output {name!r} has another shape there"]
         if array.dtype.kind != "f":

@@ -92,8 +92,8 @@ def reference_score(model: Model, samples: Samples, metric: Metric) -> Score:
     Raises:
         InputError: no labels, no class scores, or the callable gave no number.
     """
-    batch = fixed_batch(model) or (_REFERENCE_BATCH if model.batch else 1)
-    return _score(OrtReference(model, Path(model.path)), min(batch, samples.count), samples, metric)
+    batch = fixed_batch(model) or min(_REFERENCE_BATCH if model.batch else 1, samples.count)
+    return _score(OrtReference(model, Path(model.path)), batch, samples, metric)
 
 
 def judge(candidate: Score, reference: Score, metric: Metric, max_drop: float) -> TaskVerdict:
@@ -148,8 +148,8 @@ def _score(
         outputs = run(samples.batch(start, batch))
         real = min(batch, samples.count - start)
         if metric.top is not None:
-            right = in_top(class_scores(outputs)[:real], samples.labels[start : start + real], metric.top)
-            correct += right.tolist()
+            scores = _one_row_an_item(class_scores(outputs), batch, samples.labels)[:real]
+            correct += in_top(scores, samples.labels[start : start + real], metric.top).tolist()
             continue
         for name, array in outputs.items():
             kept.setdefault(name, []).append(array[:real] if array.ndim else array[None])
@@ -187,6 +187,20 @@ def class_scores(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind not in "iubO":
             return array
     raise InputError("the model has no output of items x classes", "give a metric as package.module:function")
+
+
+def _one_row_an_item(scores: np.ndarray, batch: int, labels: np.ndarray) -> np.ndarray:
+    if len(scores) != batch:
+        raise InputError(
+            f"the model answers {batch} items with {len(scores)} rows of scores",
+            "give a metric as package.module:function",
+        )
+    if labels.max() >= scores.shape[1]:
+        raise InputError(
+            f"label {labels.max()} is out of range, the model has {scores.shape[1]} classes",
+            "they count from 0",
+        )
+    return scores
 
 
 def in_top(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
