@@ -16,8 +16,8 @@ torch/_export/serde/serialize.py):
   (torch/fx/graph.py), and so are ``guards_code`` and the keys of input dictionaries (torch/export/_unlift.py).
 
 torch.export.save of a plain module writes none of these but sample inputs that are tensors, sizes and guards that are
-arithmetic, targets that are operators, and names that are names. Only such files pass. The layout of PyTorch 2.7 and before, pickles alone, does
-not.
+arithmetic, targets that are operators, and names that are names. Only such files pass. The layout of PyTorch 2.7 and
+before, pickles alone, does not.
 """
 
 from __future__ import annotations

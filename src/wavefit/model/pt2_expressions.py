@@ -12,14 +12,13 @@ from wavefit.errors import InputError
 MENDED = "save it again from the module with torch.export.save (PyTorch 2.9 or newer), or give package.module:factory"
 
 # Names of sympy and torch.utils._sympy.functions that serialized sizes use: all of them only calculate.
-_SIZE_FUNCTIONS = frozenset(
-    """
+_NAMES = """
     Symbol Integer Float Rational Add Mul Pow Mod Min Max Abs Identity Eq Ne Lt Le Gt Ge And Or Not floor ceiling
     Piecewise Equality Unequality StrictLessThan LessThan StrictGreaterThan GreaterThan FloorDiv ModularIndexing Where
     PythonMod CleanDiv CeilDiv CeilToInt FloorToInt LShift RShift PowByNatural FloatPow FloatTrueDiv IntTrueDiv ToFloat
     IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt RoundDecimal
-    """.split()
-)
+"""
+_SIZE_FUNCTIONS = frozenset(_NAMES.split())
 # What torch.utils._sympy.printers.PythonPrinter writes.
 _GUARD_FUNCTIONS = frozenset(("min", "max", "abs", "round", "PythonMod", "IsNonOverlappingAndDenseIndicator"))
 _MATH = re.compile(r"\bmath\.[a-z]\w*|\btorch\._?sym_\w+")
