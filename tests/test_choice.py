@@ -98,7 +98,9 @@ def test_energy_that_was_not_measured_cannot_win() -> None:
 
 
 def test_the_cpu_is_not_picked_where_a_gpu_is_required() -> None:
-    assert choose([SLOW], (), Request(require_gpu=True)).pick is None
+    alone = choose([SLOW], (), Request(require_gpu=True))
+    assert alone.pick is None
+    assert "its device is the CPU, and a GPU was required" in alone.sentence
     assert choose([SLOW, WIDE], (), Request(require_gpu=True)).pick == WIDE.key
 
 

@@ -38,6 +38,11 @@ def test_it_stops_before_a_batch_that_would_not_fit() -> None:
     assert "800 MiB (predicted)" in reason
 
 
+def test_the_hosts_memory_is_not_held_against_a_gpus() -> None:
+    done = [replace(each, device=records.gpu()) for each in (at(1, 50, peak_mib=100), at(2, 80, peak_mib=200))]
+    assert why_stop(done, 8, 500 * MIB) is None  # nothing is known of the device's
+
+
 def test_it_stops_after_running_out_of_memory() -> None:
     failure = Failure(kind="out of memory", stage="first run", reason="no more")
     broken = replace(at(2, 80), failure=failure, measurement=None)

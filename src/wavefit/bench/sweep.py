@@ -39,9 +39,11 @@ def _needed_bytes(done: Sequence[Record], batch: int) -> int | None:
 
 
 def _peak(record: Record) -> int | None:
+    """In the memory that the device offers: what the host took says nothing about a card's."""
     if record.measurement is None:
         return None
-    return record.measurement.device_peak_bytes or record.measurement.host_peak_bytes
+    on_cpu = record.device.kind == "cpu"
+    return record.measurement.host_peak_bytes if on_cpu else record.measurement.device_peak_bytes
 
 
 def _rate(record: Record) -> float | None:

@@ -11,13 +11,14 @@ CPU_NAMES = ("CPUExecutionProvider", "cpu")
 
 
 def reasons(placement: Placement | None, device: Device, require_gpu: bool) -> tuple[str, ...]:
-    """Why a plan on that device does not count, in words; empty where it does.
+    """Why a plan for a GPU does not count, in words; empty where it does.
 
     A plan for a GPU of which no node ran there is never the GPU's. With ``require_gpu`` no node may have run on the
-    CPU, and a runtime that cannot tell is no proof.
+    CPU, and a runtime that cannot tell is no proof. A plan for the CPU is measured all the same, as what the GPU is
+    worth is told by it; :func:`wavefit.choice.violations` sees that it is not picked.
     """
     if device.kind != "gpu":
-        return ("a GPU is required, and this plan runs on the CPU",) if require_gpu else ()
+        return ()
     if placement is None:
         return ("the runtime cannot tell which nodes ran on the GPU",) if require_gpu else ()
     on_cpu = sum(placement.on(name) for name in CPU_NAMES)
