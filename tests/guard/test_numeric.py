@@ -52,6 +52,7 @@ def test_three_way_by_hand() -> None:
     result = tally([[1.0 + 2**-20]], [[1.0 + 2**-23]], [[1.0]]).result()
     assert result.error.rel_l2_float64 == pytest.approx(2**-20)
     assert result.error.reference_rel_l2_float64 == pytest.approx(2**-23)
+    assert result.error.allowed_rel_l2 == pytest.approx(32 * 2**-23)
     assert result.reasons == ()  # 8 times the reference's own error, 32 are allowed
     assert tally([[1.0 + 2**-17]], [[1.0 + 2**-23]], [[1.0]]).result().reasons  # 64 times
 

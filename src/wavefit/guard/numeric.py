@@ -144,6 +144,7 @@ class Tally:
             rel_l2=self._rel if measured else None,
             rel_l2_float64=self._rel_exact,
             reference_rel_l2_float64=self._ref_exact,
+            allowed_rel_l2=self.limits.allowed(self._ref_exact) if measured else None,
             cosine=self._cosine if measured else None,
             max_abs=self._max_abs if measured else None,
             argmax_agreement=self._agreeing / self._rows if self._rows else None,
