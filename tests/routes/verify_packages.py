@@ -203,11 +203,25 @@ def run_on_any_adapter(model: Model, workdir: Path) -> str:
         session = ort_webgpu._open(model, "high-performance", workdir)
     except (RouteError, ValueError):
         return ""
+    if takes_any_preference(model, workdir):
+        return f"{name}: the preference of a GPU is not read"
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     right = np.allclose(session.run({"x": x})["y"], x.sum(1, keepdims=True).repeat(3, 1))
     placement = session.placement()
     there = placement is not None and placement.on("WebGpuExecutionProvider") == 1
     return f"{name}: {'right' if right else 'wrong'} and {'there' if there else 'elsewhere'}"
+
+
+def takes_any_preference(model: Model, workdir: Path) -> bool:
+    """Whether a word that WebGPU does not know passes as a preference, so that the right one would be lost too."""
+    from wavefit.errors import RouteError
+    from wavefit.routes import ort_webgpu
+
+    try:
+        ort_webgpu._open(model, "no such preference", workdir)
+    except RouteError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ _PLUGIN = "onnxruntime-ep-webgpu"
 _PLUGIN_NEEDS = (1, 23)  # the first with register_execution_provider_library
 _PYTHON_NEEDS = (3, 11)  # neither package has wheels for older ones (PyPI, November 2026)
 _INSTALL = "pip install 'wavefit[webgpu]'"
+_POWER = "ep.webgpuexecutionprovider.powerPreference"  # ONNX Runtime's webgpu_provider_options.h
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
@@ -81,14 +82,16 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
 
 def _open(model: Model, preference: str, workdir: Path) -> Session:
     """On whatever adapter WebGPU prefers, a software one too: for tests of the route without a GPU."""
-    options = {"powerPreference": preference}
-    if _packages.version(_PLUGIN) is None:
-        return _ort.OrtSession(model, _ort.Provider(_PROVIDER, options), workdir)
 
-    def attach(session_options: Any) -> None:
-        session_options.add_provider_for_devices([_plugin_device()], options)
+    def configure(options: Any) -> None:
+        # Not a provider's option: onnxruntime-webgpu 1.27 takes any of those, and reads none.
+        options.add_session_config_entry(_POWER, preference)
 
-    return _ort.OrtSession(model, _ort.Provider(_PROVIDER, attach=attach), workdir)
+    def attach(options: Any) -> None:
+        options.add_provider_for_devices([_plugin_device()], {})
+
+    plugin = attach if _packages.version(_PLUGIN) else None
+    return _ort.OrtSession(model, _ort.Provider(_PROVIDER, configure=configure, attach=plugin), workdir)
 
 
 def _power_preference(device: Device) -> str:
