@@ -203,7 +203,9 @@ def test_a_model_with_text_is_refused_beforehand(site: Site) -> None:
 
 
 @linux
-@pytest.mark.parametrize("name", ["ORT_MIGRAPHX_FP16_ENABLE", "ORT_MIGRAPHX_MODEL_CACHE_PATH"])
+@pytest.mark.parametrize(
+    "name", ["ORT_MIGRAPHX_FP16_ENABLE", "ORT_MIGRAPHX_MODEL_CACHE_PATH", "ORT_MIGRAPHX_COMPILE_BATCHES"]
+)
 def test_variables_that_override_the_plan_are_refused(
     name: str, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +231,8 @@ def test_the_compile_cache_is_another_for_all_that_a_program_depends_on(
         ort_migraphx._cache_folder(plan, MODEL, gpu("gfx1101")),
     ]
     site.migraphx()
+    folders.append(ort_migraphx._cache_folder(plan, MODEL, gpu()))
+    monkeypatch.setenv("MIGRAPHX_DISABLE_MLIR", "1")
     folders.append(ort_migraphx._cache_folder(plan, MODEL, gpu()))
     assert len(set(folders)) == len(folders)
     assert all(folder.is_dir() and folder.parent == tmp_path / "cache/wavefit/migraphx" for folder in folders)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +18,10 @@ _PROVIDER = "MIGraphXExecutionProvider"
 _PACKAGE = "onnxruntime-migraphx"
 _LIBRARY = "onnxruntime_providers_migraphx"
 _CACHE_OPTION = "migraphx_model_cache_dir"
+_COMPILER_VARIABLES = (
+    "MIGRAPHX_",
+    "HSA_OVERRIDE_GFX_VERSION",
+)  # they change what is compiled, and for which target
 _SWITCHES: dict[Precision, str] = {"fp16": "migraphx_fp16_enable", "bf16": "migraphx_bf16_enable"}
 
 _FIRST_ROCM: dict[str, tuple[int, ...] | None] = {
@@ -102,7 +105,7 @@ def _precision_problem(device: Device, precision: Precision) -> _ort.Problem | N
 def _override_problem(environment: Mapping[str, str]) -> _ort.Problem | None:
     """The provider lets these variables win over a session's own options, and says so only in its log."""
     for name in environment:
-        if re.fullmatch(r"ORT_MIGRAPHX_(\w+_ENABLE|EXHAUSTIVE_TUNE|(MODEL_)?CACHE_PATH)", name):
+        if name.startswith("ORT_MIGRAPHX_"):
             return f"the variable {name} would override this plan's own options", f"unset {name}"
     return None
 
@@ -146,7 +149,8 @@ def _cache_folder(plan: Plan, model: Model, device: Device) -> Path:
     The options before ``migraphx_model_cache_dir`` (save and load of one named file) are left alone: releases
     differ in their names (microsoft/onnxruntime issue 25379), and one file cannot hold a partitioned model.
     """
-    key = fingerprint(model.sha256, plan.shapes, plan.precision, device.gfx, versions())
+    settings = {name: value for name, value in os.environ.items() if name.startswith(_COMPILER_VARIABLES)}
+    key = fingerprint(model.sha256, plan.shapes, plan.precision, device.gfx, versions(), settings)
     return compile_cache("migraphx", key)
 
 
