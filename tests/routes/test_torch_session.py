@@ -34,6 +34,14 @@ def flags():
     _torch_env.set_flags()
 
 
+def test_miopen_searches_without_tuning(monkeypatch):
+    """PyTorch passes this flag to MIOpen as ``exhaustiveSearch``: minutes for each convolution."""
+    assert torch.backends.cudnn.benchmark is True
+    monkeypatch.setattr(torch.version, "hip", "7.2.53211")
+    _torch_env.set_flags()
+    assert torch.backends.cudnn.benchmark is False
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("mode", ["eager", "graph", "compile"])
 def test_every_mode_is_right_for_every_batch_and_back_again(net, model, device, mode):

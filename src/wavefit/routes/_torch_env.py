@@ -57,11 +57,13 @@ def _writable(folder: Path, otherwise: Path) -> Path:
 
 
 def set_flags() -> None:
-    """Full fp32 (no TF32), and a search for the fastest convolution of each shape."""
+    """Full fp32 (no TF32), and a search for the fastest kernel of each convolution's shape."""
     import torch
 
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True  # on ROCm: MIOpen's find in place of its immediate mode
+    # On ROCm it would ask MIOpen to tune kernels as well, for minutes a convolution and past its find mode; without it
+    # PyTorch calls MIOpen's find all the same (ATen/native/miopen/Conv_miopen.cpp; MIOpen's docs, conceptual/perfdb).
+    torch.backends.cudnn.benchmark = torch.version.hip is None
     # One compiled version a shape; dynamo's default of 8 would refuse a longer batch sweep.
     torch._dynamo.config.cache_size_limit = 64
