@@ -97,6 +97,13 @@ def test_energy_that_was_not_measured_cannot_win() -> None:
     assert "not measured" in choice.sentence
 
 
+def test_energy_is_told_with_its_meter_and_what_that_covers() -> None:
+    figures = (records.power(20, 100, meter="nvml total energy", covers="card", joules_per_inference=0.2),)
+    metered = record("torch_gpu", 0.01, 100, power=figures)
+    sentence = choose([SLOW, metered], (), Request(objective="energy")).sentence
+    assert "0.2 J per inference by nvml total energy, which covers the card" in sentence
+
+
 def test_the_cpu_is_not_picked_where_a_gpu_is_required() -> None:
     alone = choose([SLOW], (), Request(require_gpu=True))
     assert alone.pick is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wavefit.schema import Choice, Record, Request, Unsupported
+from wavefit.schema import Choice, Power, Record, Request, Unsupported
 
 _TIE = 1.02  # measurements closer than 2 % are called a tie; run to run they differ by as much
 
@@ -28,12 +28,16 @@ def peak_bytes(record: Record) -> int | None:
     return record.measurement.host_peak_bytes if on_cpu else record.measurement.device_peak_bytes
 
 
-def joules(record: Record) -> float | None:
-    """Joules an inference by the first meter that gave a figure."""
+def meter(record: Record) -> Power | None:
+    """The first meter that gave joules an inference."""
     meters = record.measurement.power if record.measurement else ()
-    return next(
-        (power.joules_per_inference for power in meters if power.joules_per_inference is not None), None
-    )
+    return next((power for power in meters if power.joules_per_inference is not None), None)
+
+
+def joules(record: Record) -> float | None:
+    """Joules an inference, by :func:`meter`."""
+    power = meter(record)
+    return power.joules_per_inference if power else None
 
 
 def cost_per_million(record: Record, price_per_hour: float | None) -> float | None:
@@ -169,7 +173,9 @@ def show_value(record: Record, request: Request) -> str:
     if request.objective == "cost":
         return f"{figure:.3g} per million inferences"
     if request.objective == "energy":
-        return f"{figure:.3g} J per inference"
+        power = meter(record)
+        by = f" by {power.meter}, which covers the {power.covers}" if power else ""
+        return f"{figure:.3g} J per inference{by}"
     return f"p90 {_ms(figure)}" if request.objective == "latency" else _mib(figure)
 
 

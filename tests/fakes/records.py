@@ -198,6 +198,7 @@ def verdict(error: float = 3e-7, **changes: Any) -> Verdict:
                 rel_l2=error,
                 rel_l2_float64=error * 1.1,
                 reference_rel_l2_float64=2.5e-7,
+                allowed_rel_l2=8e-6,
                 cosine=1.0,
                 max_abs=error * 30,
                 argmax_agreement=1.0,

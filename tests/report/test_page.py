@@ -87,6 +87,24 @@ def test_a_gpu_that_only_failed_is_not_a_gpu_that_was_used() -> None:
     assert sum(attributes.get("id") == "refused" for _, attributes in shown.tags) == 1
 
 
+def test_a_gpu_whose_answers_moved_was_used() -> None:
+    moved = fakes.record(fakes.plan("ort_webgpu", "gpu0"), fakes.gpu(), verdict=fakes.MOVED)
+    shown = page([fakes.measured("ort_cpu", fakes.cpu(), 0.05), moved], refusals=(), skipped=())
+    assert "No GPU plan passed." in shown.text
+    assert "No GPU was used." not in shown.text
+
+
+def test_accuracy_is_that_of_the_worst_output_with_what_was_allowed_of_it() -> None:
+    near, label = fakes.verdict().outputs[0], OutputError(output="label", elements=8)
+    far = msgspec.structs.replace(near, output="boxes", rel_l2=5.5e-6, rel_l2_float64=6.5e-6)
+    record = fakes.measured("ort_cpu", fakes.cpu(), 0.05, verdict=fakes.verdict(outputs=(near, far, label)))
+    assert "5.5e-06 6.5e-06 of 8.0e-06 allowed 2.5e-07" in page([record]).text
+    missing = OutputError(output="gone", elements=0)
+    moved = msgspec.structs.replace(record, verdict=fakes.verdict(outputs=(near, missing), passed=False))
+    assert "5.5e-06" not in page([moved]).text
+    assert "answers moved — — — — — —" in page([moved]).text
+
+
 def test_what_was_not_measured_is_never_zero() -> None:
     bare = fakes.measurement(0.05, host_peak_bytes=None, new_shape_s=None, steady_after_runs=None, power=())
     record = fakes.measured("ort_cpu", fakes.cpu(), 0.05, measurement=bare, placement=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
         "pick": rows[0] if rows and rows[0].status == "pick" else None,
         "rival": view.cpu_rival(rows),
         "gpu_ran": any(row.record.device.kind == "gpu" and row.record.measurement for row in rows),
+        "gpu_tried": any(row.record.device.kind == "gpu" and row.record.verdict for row in rows),
         "devices": view.devices(bundle.devices, records),
         "models": list({record.model.sha256: record.model for record in records}.values()),
         "versions": {name: text for record in records for name, text in record.versions.items()},
@@ -121,9 +123,18 @@ def _shares(placement: Placement) -> list[tuple[str, float]]:
 
 
 def _worst(verdict: Verdict | None) -> OutputError | None:
-    """The output that is furthest from the fp32 reference; one whose distance is no number is further than any."""
-    outputs = verdict.outputs if verdict else ()
-    return max(outputs, key=lambda one: (one.rel_l2 is None, one.rel_l2 or 0.0), default=None)
+    """The output that is furthest from the fp32 reference."""
+    return max(verdict.outputs if verdict else (), key=_distance, default=None)
+
+
+def _distance(output: OutputError) -> float:
+    """From the fp32 reference: without end where the output is missing or the distance is no number.
+
+    Integers have none, as they are compared for equality: they come after all others.
+    """
+    if output.rel_l2 is not None:
+        return output.rel_l2
+    return -1.0 if output.elements and output.max_abs is None else math.inf
 
 
 def _shape(dims: tuple[object, ...] | None) -> str:
