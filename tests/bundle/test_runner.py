@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +12,18 @@ import pytest
 from fakes import models, records
 from msgspec.structs import replace
 
+import wavefit
+from wavefit import routes
 from wavefit.bundle.inputs import read_inputs
 from wavefit.bundle.outputs import describe, lines, save
-from wavefit.bundle.runner import open_bundle
+from wavefit.bundle.runner import device_for, differences, open_bundle
 from wavefit.bundle.write import write_bundle
 from wavefit.choice import choose
 from wavefit.device.probe import probe
 from wavefit.errors import InputError, RouteError
 from wavefit.model.load import load
 from wavefit.routes import ort_cpu
-from wavefit.schema import Device, Record, Request
+from wavefit.schema import Device, Model, Plan, Record, Request
 
 HERE = probe()[0]
 OTHER_CPU = replace(HERE, name="Another CPU", compute_units=96)
@@ -56,6 +62,48 @@ def test_what_differs_from_the_machine_that_was_measured_is_said(source: Path, t
     with open_bundle(folder) as run:
         assert f"name: measured on Another CPU, here {HERE.name}" in run.differences
         assert f"compute units: measured on 96, here {HERE.compute_units}" in run.differences
+
+
+def test_a_package_that_is_not_here_any_more_differs(source: Path, tmp_path: Path) -> None:
+    with open_bundle(pack(source, tmp_path / "a.wavefit", on_cpu())) as run:
+        then = replace(run.record, versions={**run.record.versions, "rocm": "7.1.0", "onnxruntime": "1.0"})
+    told = differences(then, HERE)
+    assert "rocm: measured with 7.1.0, here none" in told
+    assert f"onnxruntime: measured with 1.0, here {onnxruntime.__version__}" in told
+    same = replace(then, versions={**ort_cpu.versions(), "wavefit": wavefit.__version__})
+    assert differences(same, HERE) == []
+
+
+class EveryGpu:
+    """A route that runs on every GPU; there is none here."""
+
+    @staticmethod
+    def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan]:
+        return [records.plan("ort_webgpu", device.id) for device in devices if device.kind == "gpu"]
+
+
+def test_of_several_gpus_the_one_like_that_measured_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "get", lambda name: EveryGpu)
+    apu = records.gpu(id="gpu0", pci_address="0000:03:00.0")
+    card = records.gpu(id="gpu1", name="Example Card", gfx="gfx1100", pci_id="1002:744c", integrated=False)
+    record = records.measured("ort_webgpu", card, 0.01)
+    bundle = records.bundle([record], request=Request())
+    assert device_for(record, (HERE, apu, card), bundle) == card
+    moved = replace(card, id="gpu0"), replace(apu, id="gpu1")
+    assert device_for(record, (HERE, *moved), bundle) == moved[0]
+    assert device_for(record, (HERE, apu), bundle) == apu  # and the differences say so
+    twins = replace(card, id="gpu0", pci_address="0000:0a:00.0"), replace(card, pci_address="0000:0b:00.0")
+    assert device_for(replace(record, device=twins[1]), (HERE, *twins), bundle) == twins[1]
+
+
+@pytest.mark.parametrize("ends", ["del model", "gc.disable(); a = [model]; a.append(a); del model"])
+def test_nothing_is_left_where_nobody_closes(source: Path, tmp_path: Path, ends: str) -> None:
+    folder, temporary = pack(source, tmp_path / "a.wavefit", on_cpu()), tmp_path / "tmp"
+    temporary.mkdir()
+    script = f"import gc, wavefit; model = wavefit.open({str(folder)!r}); {ends}"
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    assert not list(temporary.glob("wavefit*"))
 
 
 def test_a_pick_that_cannot_run_here_is_an_error_that_names_the_runner_up(

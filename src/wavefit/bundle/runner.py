@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from wavefit import routes
+from wavefit import __version__, routes
 from wavefit.bundle.read import load_bundle, model_of
 from wavefit.device.probe import probe
 from wavefit.errors import InputError, RouteError
@@ -35,12 +37,10 @@ class BundleRunner:
         self.model = model
         self.differences = differences
         self._whole = whole_inputs(model)
-        self._workdir = Path(tempfile.mkdtemp(prefix="wavefit-"))
-        try:
-            self._session = routes.get(record.plan.route).open(record.plan, model, device, self._workdir)
-        except BaseException:
-            shutil.rmtree(self._workdir, ignore_errors=True)
-            raise
+        workdir = Path(tempfile.mkdtemp(prefix="wavefit-"))
+        # Also where nobody calls close, as in ``wavefit.open(path)(image)``: with this object, or at Python's end.
+        self._remove_workdir = weakref.finalize(self, shutil.rmtree, workdir, ignore_errors=True)
+        self._session = routes.get(record.plan.route).open(record.plan, model, device, workdir)
 
     def __call__(self, inputs: np.ndarray | Mapping[str, np.ndarray]) -> Arrays:
         """Runs any number of items, in batches of the plan's size, the last one padded and cut.
@@ -90,7 +90,7 @@ class BundleRunner:
 
     def close(self) -> None:
         self._session.close()
-        shutil.rmtree(self._workdir, ignore_errors=True)
+        self._remove_workdir()
 
     def __enter__(self) -> BundleRunner:
         return self
@@ -126,41 +126,51 @@ def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
 
 
 def device_for(record: Record, devices: tuple[Device, ...], bundle: Bundle) -> Device | Unsupported:
-    """The device of this machine that a record's plan would run on, or its route's refusal."""
+    """The device of this machine that a record's plan would run on, or its route's refusal.
+
+    Of several, the one that is most like the one measured: of an integrated GPU and a card, not just the first.
+    """
     if record.plan.route not in routes.names():
         return Unsupported(
             route=record.plan.route,
             reason=f"this wavefit has no route {record.plan.route!r}",
             fix="update wavefit, or run `wavefit optimize` here",
         )
-    refusal = None
-    for answer in routes.get(record.plan.route).plans(devices, record.model, bundle.request):
-        if isinstance(answer, Plan) and answer.series == record.plan.series:
-            return next(device for device in devices if device.id == answer.device)
-        if isinstance(answer, Unsupported):
-            refusal = answer
-    return refusal or Unsupported(
+    answers = routes.get(record.plan.route).plans(devices, record.model, bundle.request)
+    able = {
+        answer.device
+        for answer in answers
+        if isinstance(answer, Plan) and answer.series == record.plan.series
+    }
+    if able:
+        return max((device for device in devices if device.id in able), key=partial(_likeness, record.device))
+    return next((answer for answer in answers if isinstance(answer, Unsupported)), None) or Unsupported(
         route=record.plan.route,
         reason=f"{record.plan.series} is not offered here",
         fix="run `wavefit optimize` here",
     )
 
 
+def _likeness(one: Device, other: Device) -> tuple[bool, ...]:
+    """Orders devices by how much they are like one; alike devices keep their order."""
+    aspects = ("name", "pci_id", "gfx", "integrated", "pci_address", "id")
+    return tuple(getattr(one, aspect) == getattr(other, aspect) for aspect in aspects)
+
+
 def differences(record: Record, device: Device) -> list[str]:
     """What differs between the machine of a record and this one, one sentence each."""
     found = []
-    for what in ("name", "gfx", "compute_units", "driver"):
+    for what in ("name", "gfx", "compute_units", "driver", "machine"):
         then, now = getattr(record.device, what), getattr(device, what)
         if then != now:
             found.append(
                 f"{what.replace('_', ' ')}: measured on {then or 'unknown'}, here {now or 'unknown'}"
             )
-    now_versions = routes.get(record.plan.route).versions()
-    for name in sorted(record.versions.keys() & now_versions.keys() | now_versions.keys()):
-        if record.versions.get(name) != now_versions.get(name):
-            found.append(
-                f"{name}: measured with {record.versions.get(name, 'none')}, here {now_versions.get(name)}"
-            )
+    now_versions = {**routes.get(record.plan.route).versions(), "wavefit": __version__}
+    for name in sorted({*record.versions, *now_versions}):
+        before, here = record.versions.get(name, "none"), now_versions.get(name, "none")
+        if before != here:
+            found.append(f"{name}: measured with {before}, here {here}")
     return found
 
 
