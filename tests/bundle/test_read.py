@@ -54,6 +54,12 @@ def test_the_model_is_found_where_the_bundle_lies_now(folder: Path) -> None:
     assert load(Path(model.path)).sha256 == model.sha256
 
 
+def test_weights_named_like_a_file_of_the_bundle_are_refused(tmp_path: Path) -> None:
+    model = load(models.save_external(models.conv_net(), tmp_path / "source.onnx", "model.onnx"))
+    with pytest.raises(InputError, match=r"keeps weights in 'model.onnx'"):
+        write_bundle(tmp_path / "net.wavefit", records.bundle(ALL), model, [], lambda *_: "")
+
+
 @pytest.mark.parametrize("name", ["model.onnx", "weights.bin", "records.jsonl", "report.html"])
 def test_a_changed_file_is_refused_by_name(folder: Path, name: str) -> None:
     data = bytearray((folder / name).read_bytes())

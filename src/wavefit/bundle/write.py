@@ -10,6 +10,7 @@ import msgspec
 
 from wavefit.bundle.files import copy_whole, sha256, write_whole
 from wavefit.bundle.journal import RECORDS, WORK
+from wavefit.errors import InputError
 from wavefit.schema import Bundle, Model, Record, encode, pretty
 
 MANIFEST = "bundle.json"
@@ -36,6 +37,9 @@ def write_bundle(
 
     Returns:
         The manifest as written.
+
+    Raises:
+        InputError: the model's weights lie in a file of a name that a bundle needs for itself.
     """
     names = _copy_model(folder, model)
     write_whole(folder / RECORDS, b"".join(encode(record) + b"\n" for record in records))
@@ -48,8 +52,18 @@ def write_bundle(
 
 
 def _copy_model(folder: Path, model: Model) -> list[str]:
-    """Copies the model's files, its external data under the names that it calls them by."""
+    """Copies the model's files, its external data under the names that it calls them by.
+
+    Raises:
+        InputError: one of them has the name of a file of every bundle.
+    """
     source = Path(model.path)
+    for name in model.external:
+        if Path(name).parts[0] in (MODEL, PROGRAM, RECORDS, REPORT, MANIFEST, WORK):
+            raise InputError(
+                f"{model.name} keeps weights in {name!r}, a name that a bundle needs for itself",
+                "save the model with its external data under another name",
+            )
     copies = {MODEL: source, **{name: source.parent / name for name in model.external}}
     if model.exported_program is not None:
         copies[PROGRAM] = Path(model.exported_program)
