@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -36,6 +37,11 @@ def main() -> None:
     # From 1.29 on ONNX Runtime's packages else send usage data and leave a file ".ses" in the folder for temporary
     # files (its pull request 27379): that disturbs a measurement, and nothing here may go over the network.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None where it is closed
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal without "\N{MULTIPLICATION SIGN}" still gets its table
     try:
         app()
     except InputError as error:
