@@ -116,6 +116,24 @@ def test_labelled_data_guard_a_metric(tmp_path: Path) -> None:
     assert (task.name, task.samples, task.reference, task.candidate) == ("top1", 500, 0.992, 0.992)
 
 
+def test_a_changed_metric_is_measured_anew(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def good(outputs, labels):\n    return 1.0\n")
+    image = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
+    np.savez("data.npz", image=image, labels=np.arange(8))
+    data = Data(path="data.npz", metric="mine:good")
+    notes = Notes()
+    for value in ("1.0", "1.0", "0.5"):
+        Path("mine.py").write_text(f"def good(outputs, labels):\n    return {value}\n")
+        _, records = optimize(order(model, tmp_path / "net.wavefit", data=data), notes)
+    assert [again for _, again in notes.records] == [False, True, False]
+    assert records[0].verdict is not None
+    assert records[0].verdict.task is not None
+    assert records[0].verdict.task.candidate == 0.5
+
+
 def test_bad_input_leaves_nothing_behind(model: Path, tmp_path: Path) -> None:
     data = Data(path=str(tmp_path / "none.npz"))
     with pytest.raises(InputError, match=r"none.npz does not exist"):

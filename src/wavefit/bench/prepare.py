@@ -32,7 +32,7 @@ class Preparing(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """Where the reference lies, a hash of the data that it was run on, and its task metric where there are labels."""
+    """Where the reference lies, a hash of its data and of the task metric, and its score where there are labels."""
 
     folder: str
     digest: str
@@ -62,7 +62,7 @@ def prepare(payload: Preparing, say: Reporter) -> Prepared:
     if metric is not None:
         say(f"{request.data.metric} of the reference on {samples.count} samples")
         score = reference_score(payload.model, samples, metric)
-    return Prepared(folder=str(folder), digest=_digest(samples), score=score)
+    return Prepared(folder=str(folder), digest=_digest(samples, metric), score=score)
 
 
 def _metric(request: Request, samples: Samples) -> Metric | None:
@@ -95,11 +95,14 @@ def read_samples(model: Model, data: Data, sizes: dict[str, int]) -> Samples:
     return load_samples(model, path, labels, sizes, data.count, data.seed, preprocess)
 
 
-def _digest(samples: Samples) -> str:
+def _digest(samples: Samples, metric: Metric | None) -> str:
+    """Of the data, and of the file that a metric of the user's own lies in: a result depends on both."""
     digest = hashlib.sha256()
     for name, array in sorted(samples.inputs.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(array.tobytes())
     if samples.labels is not None:
         digest.update(samples.labels.tobytes())
+    if metric is not None:
+        digest.update(metric.source())
     return digest.hexdigest()

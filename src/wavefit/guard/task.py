@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,12 @@ class Metric:
     name: str
     top: int | None = None
     function: Function | None = None
+
+    def source(self) -> bytes:
+        """The file that a callable lies in; empty for a top-k accuracy, and for what Python has no file of."""
+        module = sys.modules.get(getattr(self.function, "__module__", None) or "")
+        file = getattr(module, "__file__", None)
+        return b"" if self.function is None or file is None else Path(file).read_bytes()
 
 
 class Score(Struct, frozen=True, kw_only=True):
