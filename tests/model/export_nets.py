@@ -61,6 +61,25 @@ class Bessel(Base):
         return torch.special.bessel_j0(super().forward(x))
 
 
+class Noisy(Base):
+    """Adds noise, in eval mode too."""
+
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+class Counting(Base):
+    """Counts its runs, and answers by the count."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(1))
+
+    def forward(self, x):
+        self.runs.add_(1)
+        return x + self.runs
+
+
 class Words(nn.Module):
     """Indices below 50 and a factor to a dictionary of two tensors."""
 

@@ -101,6 +101,12 @@ def test_a_choice_by_values_is_refused_with_its_line(tmp_path):
     assert "torch.where" in message
 
 
+@pytest.mark.parametrize("net", ["Noisy", "Counting"])
+def test_a_module_that_answers_differently_when_run_again_is_refused(tmp_path, net):
+    with pytest.raises(InputError, match="answers the same inputs differently when it is run again"):
+        export(net, tmp_path)
+
+
 def test_where_both_fail_the_guard_and_the_node_are_named(tmp_path):
     message = refused("Ranks", tmp_path, "neither exporter")
     assert "specialized it to be a constant" in message

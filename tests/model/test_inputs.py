@@ -68,6 +68,11 @@ def test_refuses_what_is_no_axis(text):
         parse_axes([text])
 
 
+def test_no_random_text():
+    with pytest.raises(InputError, match="'x' takes string, for which there is no random data"):
+        random_array(TensorSpec(name="x", dtype="string", shape=(1,)), (1,), np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int64", "uint8", "int8", "bool"])
 def test_random_arrays_repeat_and_stay_in_their_table(dtype):
     spec = TensorSpec(name="x", dtype=dtype, shape=(4, 50))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wavefit.errors import InputError
 from wavefit.model import torch_export
 from wavefit.model.inputs import random_array
-from wavefit.model.prove import BATCHES, Case
+from wavefit.model.prove import BATCHES, BOUND, Case, difference
 from wavefit.model.torch_export import DEFAULT_OPSET, Wanted
 from wavefit.model.torch_source import TorchSource, attempt, described
 from wavefit.schema import Struct, TensorSpec
@@ -84,6 +84,7 @@ def named(source: TorchSource, options: Options) -> TorchSource:
 def make_plan(source: TorchSource, options: Options) -> Plan:
     axes = _axes(source, options)
     answers = [_answer(source, axes, batch, grow, options.seed) for batch, grow in _settings(source, axes)]
+    _check_repeats(source, *answers[0])
     names = _output_names(source, list(answers[0][1]), options.outputs)
     cases = [
         Case(batch=_batch(inputs), inputs=inputs, expected=list(expected.values()))
@@ -175,6 +176,21 @@ def _answer(
     if not expected:
         raise InputError(f"{source.spec} returns no tensor", "return tensors from forward")
     return arrays, expected
+
+
+def _check_repeats(
+    source: TorchSource, inputs: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> None:
+    """Nothing can be proven of a source that answers the same inputs in another way."""
+    again = source.run(list(inputs.values()))
+    for name, want in expected.items():
+        have = again[name]
+        off = difference(have, want)[0] if have.shape == want.shape else None
+        if off is None or off > BOUND:
+            raise InputError(
+                f"{source.spec} answers the same inputs differently when it is run again (in {name!r})",
+                "take what is random, or kept from one run to the next, out of forward",
+            )
 
 
 def _size(dim: Any, axis: int, free: Mapping[int, str], batch: int, grow: bool) -> int:

@@ -110,7 +110,16 @@ def _check_sizes(text: str, shape: tuple[Dim, ...]) -> None:
 def random_array(
     spec: TensorSpec, shape: Sequence[int], rng: np.random.Generator, limit: int = 2
 ) -> np.ndarray:
-    """Standard normal floats, integers below ``limit`` (indices must stay in their table), or fair booleans."""
+    """Standard normal floats, integers below ``limit`` (indices must stay in their table), or fair booleans.
+
+    Raises:
+        InputError: of another type, text for one.
+    """
+    if spec.dtype not in DTYPES:
+        raise InputError(
+            f"input {spec.name!r} takes {spec.dtype}, for which there is no random data",
+            "export it with another type",
+        )
     if spec.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if spec.dtype.startswith(("int", "uint")):
