@@ -160,13 +160,20 @@ def test_another_batch_has_one_item_less_or_two() -> None:
     assert {name: array.tolist() for name, array in two.items()} == {"a": [[5, 6], [5, 6]], "b": [7, 7]}
 
 
+def test_inputs_without_a_batch_axis_stay_as_they_are_at_another_batch() -> None:
+    specs = (_spec("a", "N", 2), _spec("scale"), _spec("table", 5, 2))
+    table = np.arange(10).reshape(5, 2)
+    less = other_batch(specs, {"a": np.arange(6).reshape(3, 2), "scale": np.array(2.0), "table": table})
+    assert less is not None
+    assert less["a"].tolist() == [[0, 1], [2, 3]]
+    assert (less["scale"], less["table"].tolist()) == (2.0, table.tolist())
+
+
 @pytest.mark.parametrize(
     "specs",
     [
         (_spec("a", 3, 2), _spec("b", 3)),  # fixed
-        (_spec("a", "N", 2), _spec("b", 3)),  # one of them is fixed
         (_spec("a", "N", 2), _spec("b", "M")),  # not the same size
-        (_spec("a", "N", 2), _spec("b")),  # a scalar
         (_spec("a", None, 2), _spec("b", None)),  # unknown: the two may differ
         (TensorSpec(name="a", dtype="float32", shape=None),),
     ],

@@ -70,10 +70,16 @@ def _window(session: Session, batches: Sequence[Arrays], first: int, end: float)
 
 
 def other_batch(inputs: tuple[TensorSpec, ...], batch: Arrays) -> Arrays | None:
-    """That batch with one item less (two items where it has one); None where the model's batch is fixed."""
-    symbols = {spec.shape[0] if spec.shape else None for spec in inputs}
-    if len(symbols) != 1 or not isinstance(next(iter(symbols)), str):
+    """That batch with one item less (two items where it has one); None where the model's batch is fixed.
+
+    Inputs without a batch axis, scalars and those of a fixed first size, stay as they are.
+    """
+    first = {spec.name: spec.shape[0] for spec in inputs if spec.shape}
+    symbols = {size for size in first.values() if not isinstance(size, int)}
+    if len(symbols) != 1 or None in symbols or any(spec.shape is None for spec in inputs):
         return None
-    return {
-        name: array[:-1] if len(array) > 1 else np.repeat(array, 2, axis=0) for name, array in batch.items()
-    }
+    return {name: _resized(array) if first.get(name) in symbols else array for name, array in batch.items()}
+
+
+def _resized(array: np.ndarray) -> np.ndarray:
+    return array[:-1] if len(array) > 1 else np.repeat(array, 2, axis=0)
