@@ -452,6 +452,46 @@ class Request(Struct, frozen=True, kw_only=True):
     budget_s: float | None = None  # for the whole
 
 
+# ---- Finding --------------------------------------------------------------------------------------------------------
+
+Layer = Literal["application", "framework", "runtime", "driver", "hardware", "environment"]
+
+
+class Fix(Struct, frozen=True, kw_only=True):
+    """One command that mends a finding."""
+
+    command: str
+    why: str = ""
+    safe: bool = (
+        False  # may be run by ``doctor --fix`` after asking; never what reboots, deletes or edits the boot
+    )
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What a doctor's check found."""
+
+    check: str  # the check's file name
+    layer: Layer
+    status: Literal[
+        "ok", "note", "problem", "unknown"
+    ]  # problem: a GPU that is there cannot be used as it should
+    title: str  # one line
+    evidence: tuple[str, ...] = ()  # what was read, and where
+    cause: str = ""
+    fixes: tuple[Fix, ...] = ()
+    verify: str = ""  # the command that shows that it is mended
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One part of the stack as it is: what a layer of the doctor's screen shows."""
+
+    layer: Layer
+    name: str  # "ONNX Runtime", "HIP", "amdgpu", "Radeon RX 7900 XTX"
+    version: str | None = None
+    state: Literal["ok", "missing", "broken", "unused", "unknown"] = "unknown"
+    detail: str = ""
+
+
 # ---- Bundle ---------------------------------------------------------------------------------------------------------
 
 

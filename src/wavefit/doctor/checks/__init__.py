@@ -1,0 +1,1 @@
+"""The doctor's checks, one a file. See :mod:`wavefit.doctor`."""
