@@ -24,7 +24,7 @@ from wavefit.bundle.write import write_bundle
 from wavefit.choice import choose
 from wavefit.device.probe import probe
 from wavefit.errors import InputError, RouteError
-from wavefit.model.samples import fixed_batch
+from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
 from wavefit.report.page import render
 from wavefit.schema import (
@@ -165,8 +165,8 @@ def settle(request: Request, model: Model) -> Request:
     """The request with batches that the model can take: a frozen batch is the only one.
 
     Raises:
-        InputError: another batch was asked of a model with a frozen one, a route that is not known, or a load that
-            cannot be run.
+        InputError: another batch was asked of a model with a frozen one, its input would take too much memory, a route
+            is not known, or a load cannot be run.
     """
     for name in request.routes:
         if name not in routes.names():
@@ -176,8 +176,12 @@ def settle(request: Request, model: Model) -> Request:
     batches = (
         (frozen,) if frozen is not None and request.batches == (1,) else tuple(sorted(set(request.batches)))
     )
+    types = {spec.name: numpy_dtype(spec) for spec in model.inputs}
     for batch in batches:
-        bind(model, batch, request.sizes)
+        shapes = bind(model, batch, request.sizes)
+        check_bytes(
+            {name: (shape, types[name]) for name, shape in shapes.items()}, f"the input at --batch {batch}"
+        )
     return replace(request, batches=batches)
 
 

@@ -29,6 +29,12 @@ def unfinished(bundle: Path) -> None:
     (bundle / ".work").mkdir()
 
 
+def half_packed(bundle: Path) -> None:
+    """As a kill leaves it between the records and the manifest."""
+    (bundle / ".work").mkdir()
+    torn(bundle)
+
+
 def unhashed(bundle: Path) -> None:
     path = bundle / "bundle.json"
     content = json.loads(path.read_text())
@@ -55,6 +61,7 @@ BAD_BUNDLES: list[tuple[str, Change, str]] = [
     ("absolute", manifest(files={"/etc/passwd": "00"}), "names a file outside the bundle"),
     ("no hash", unhashed, "has no SHA-256 of model.onnx"),
     ("torn records", torn, "records.jsonl was changed"),
+    ("half packed", half_packed, "unfinished: records.jsonl is not what bundle.json names"),
     ("unfinished", unfinished, "b.wavefit is unfinished"),
     ("no bundle", lambda b: shutil.rmtree(b), "b.wavefit is no bundle"),
 ]

@@ -12,6 +12,7 @@ from wavefit.bundle.write import MANIFEST, MODEL, PROGRAM, REPORT
 from wavefit.errors import InputError
 from wavefit.schema import SCHEMA_VERSION, Bundle, Model, Record, Struct, decode
 
+_GO_ON = "run the same `wavefit optimize` again: it goes on"
 _AGAIN = "make it again with the command in bundle.json"
 
 
@@ -32,7 +33,7 @@ def load_bundle(folder: Path) -> tuple[Bundle, list[Record]]:
     manifest = folder / MANIFEST
     if not manifest.is_file():
         if (folder / WORK).is_dir():
-            raise InputError(f"{folder} is unfinished", "run the same `wavefit optimize` again: it goes on")
+            raise InputError(f"{folder} is unfinished", _GO_ON)
         raise InputError(f"{folder} is no bundle: it has no {MANIFEST}", "make one with `wavefit optimize`")
     text = manifest.read_bytes()
     _check_version(folder, text)
@@ -90,6 +91,8 @@ def _check_file(folder: Path, name: str, digest: str) -> None:
     if not path.is_file():
         raise InputError(f"{path} is missing from the bundle", _AGAIN)
     if sha256(path) != digest:
+        if (folder / WORK).is_dir():  # the last run was killed while it packed
+            raise InputError(f"{folder} is unfinished: {name} is not what {MANIFEST} names", _GO_ON)
         raise InputError(
             f"{path} was changed since the bundle was made (its SHA-256 differs)",
             _AGAIN,
