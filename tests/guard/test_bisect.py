@@ -154,6 +154,16 @@ def test_a_fault_that_exposure_hides_is_pinned_between_its_neighbours(model: Mod
     assert "gone once its output is exposed" in bad.detail
 
 
+def test_a_search_without_time_says_how_far_it_got(model: Model, tmp_path: Path) -> None:
+    runtime = Runtime(model, scale_weight("w3", 1.01))
+    reference = make_reference(model, random_samples(model, {}, 8, 0), quiet)
+    bad = first_bad_node(model, reference, plan(model, 8), runtime, tmp_path, limit_s=0.0)
+    assert bad is not None
+    assert bad.output == "y"
+    assert "no time left" in bad.detail
+    assert runtime.opened == [()]  # the model itself, no probe
+
+
 def test_external_data_go_with_the_probes(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "work").mkdir()

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from types import TracebackType
 from typing import IO, get_type_hints
@@ -26,8 +27,9 @@ _NO_MEMORY = re.compile(r"out of memory|failed to allocate|bad[_ ]alloc|MemoryEr
 class Reporter:
     """Sends events. ``stage`` names what a failure is blamed on, calling it tells people what is happening."""
 
-    def __init__(self, events: IO[bytes]) -> None:
+    def __init__(self, events: IO[bytes], deadline_s: float) -> None:
         self._events = events
+        self._end = time.monotonic() + deadline_s
         self._lock = threading.Lock()
         self._stage = "start"
 
@@ -37,6 +39,10 @@ class Reporter:
     def stage(self, name: str) -> None:
         self._stage = name
         self.send(Event(stage=name, say=name))
+
+    def left_s(self) -> float:
+        """Seconds until the parent ends this process."""
+        return self._end - time.monotonic()
 
     def send(self, event: Event) -> None:
         with self._lock:
@@ -63,7 +69,7 @@ def main() -> None:
     # A runtime that hangs with the interpreter's lock held still ends: faulthandler's watchdog needs no lock.
     faulthandler.dump_traceback_later(job.deadline_s + _GRACE_S, exit=True)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _work(job, Reporter(events))
+    _work(job, Reporter(events, job.deadline_s))
     os._exit(0)  # a runtime's own clean-up may hang; the answer is already on its way
 
 

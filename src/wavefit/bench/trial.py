@@ -16,6 +16,7 @@ from wavefit.bench.measure import Opened, measure
 from wavefit.bench.memory import host_peak_bytes
 from wavefit.bench.prepare import read_samples
 from wavefit.device.power import meters
+from wavefit.errors import RouteError
 from wavefit.guard.bisect import first_bad_node
 from wavefit.guard.check import check
 from wavefit.guard.placement import reasons
@@ -39,6 +40,7 @@ from wavefit.schema import (
 
 _DISTINCT_BATCHES = 4
 _BATCHES_BYTES = 512 << 20  # most memory that the prebuilt batches may take
+_SEARCH_SHARE = 0.8  # of the time left, for the first bad node
 _PLACEMENT_FIX = "drop --require-gpu, or export the model without these operators"
 
 
@@ -84,7 +86,7 @@ def run_trial(payload: Trial, say: Reporter) -> Trialled:
     say.stage("check")
     verdict = _verdict(payload, session, reference, workdir, say)
     if not verdict.passed:
-        return Trialled(verdict=verdict)
+        return Trialled(verdict=verdict, placement=_placement(session, say))
     say.stage("measure")
     measurement = measure(session, plan, batches, request.load, meters(payload.device), say, opened)
     say.stage("placement")
@@ -94,6 +96,15 @@ def run_trial(payload: Trial, say: Reporter) -> Trialled:
         failure = Failure(kind="refused", stage="placement", reason="; ".join(left), fix=_PLACEMENT_FIX)
         return Trialled(verdict=verdict, placement=placement, failure=failure)
     return Trialled(verdict=verdict, placement=placement, measurement=measurement)
+
+
+def _placement(session: Session, say: Reporter) -> Placement | None:
+    """Where the nodes of a plan ran that moved; not knowing it takes nothing from the verdict."""
+    try:
+        return session.placement()
+    except RouteError as error:
+        say(f"where its nodes ran is not known: {error.reason}")
+        return None
 
 
 def _verdict(payload: Trial, session: Session, reference: Reference, workdir: Path, say: Reporter) -> Verdict:
@@ -107,7 +118,8 @@ def _verdict(payload: Trial, session: Session, reference: Reference, workdir: Pa
         unnamed = "the first bad node is not looked for in a PyTorch program"
         return replace(verdict, warnings=(*verdict.warnings, unnamed))
     say("looking for the first bad node")
-    bad = first_bad_node(payload.model, reference, payload.plan, _opener(payload, workdir), workdir)
+    limit_s = _SEARCH_SHARE * say.left_s()  # a search that meets the deadline would take the verdict with it
+    bad = first_bad_node(payload.model, reference, payload.plan, _opener(payload, workdir), workdir, limit_s)
     return replace(verdict, first_bad_node=bad)
 
 

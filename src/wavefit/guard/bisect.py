@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,12 @@ OpenWith = Callable[[Path, tuple[str, ...]], Session]
 
 
 def first_bad_node(
-    model: Model, reference: Reference, plan: Plan, open_with: OpenWith, workdir: Path | None = None
+    model: Model,
+    reference: Reference,
+    plan: Plan,
+    open_with: OpenWith,
+    workdir: Path | None = None,
+    limit_s: float = math.inf,
 ) -> BadNode | None:
     """Bisects the ancestors of the output that moved, as ``git bisect`` does a history.
 
@@ -31,19 +38,37 @@ def first_bad_node(
 
     Args:
         workdir: probes are written there; a temporary folder where None.
+        limit_s: no further opening is begun that would take longer, going by the slowest so far; what is known by
+            then is answered.
 
     Returns:
         None where no output of the model moved.
     """
     if workdir is None:
         with tempfile.TemporaryDirectory(prefix="wavefit-bisect-") as folder:
-            return first_bad_node(model, reference, plan, open_with, Path(folder))
+            return first_bad_node(model, reference, plan, open_with, Path(folder), limit_s)
+    clock = _Clock(limit_s)
     graph = Graph(Path(model.path), workdir)
     search = _Search(model, graph, plan, _limits(reference, plan), open_with)
     fault = search.find_fault(reference)
     if fault is None or fault.output not in graph.producer:
         return None
-    return search.narrow(fault)
+    return search.narrow(fault, clock)
+
+
+class _Clock:
+    """Says whether there is time for another step."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._last = time.monotonic()
+        self._end = self._last + limit_s
+        self._slowest_s = 0.0
+
+    def allows_another(self) -> bool:
+        """Whether a step as slow as the slowest so far would end in time; called before each."""
+        now = time.monotonic()
+        self._slowest_s, self._last = max(self._slowest_s, now - self._last), now
+        return now + self._slowest_s <= self._end
 
 
 @dataclass(frozen=True)
@@ -76,13 +101,15 @@ class _Search:
             session.close()
         return None
 
-    def narrow(self, fault: _Moved) -> BadNode:
+    def narrow(self, fault: _Moved, clock: _Clock) -> BadNode:
         bad = self.graph.producer[fault.output]
         suspects = self.graph.ancestors[bad]
         while True:
             probe = self._next(suspects, bad)
             if probe is None:
-                return self._named(bad, fault, suspects)
+                return self._named(bad, fault, suspects, "no tensor to expose")
+            if not clock.allows_another():
+                return self._named(bad, fault, suspects, "there was no time left")
             found = self._look(probe, fault)
             if isinstance(found, str):
                 self.hidden[probe] = found
@@ -143,7 +170,7 @@ class _Search:
                 found.append(_Moved(name, result.error.rel_l2, result.reasons[0]))
         return found
 
-    def _named(self, bad: int, fault: _Moved, suspects: int) -> BadNode:
+    def _named(self, bad: int, fault: _Moved, suspects: int, why: str) -> BadNode:
         node = self.graph.nodes[bad]
         unseen = [index for index in self.graph.nodes_in(suspects) if index != bad]
         detail = fault.reason
@@ -151,9 +178,7 @@ class _Search:
             names = ", ".join(
                 f"{self.graph.nodes[i].op_type} {self.graph.nodes[i].name!r}" for i in unseen[:3]
             )
-            why = next(
-                (self.hidden[index] for index in unseen if index in self.hidden), "no tensor to expose"
-            )
+            why = next((self.hidden[index] for index in unseen if index in self.hidden), why)
             detail += f"; {len(unseen)} nodes before it could not be looked at ({names}: {why})"
         return BadNode(
             name=node.name or fault.output,
