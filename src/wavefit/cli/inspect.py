@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavefit.cli._options import Json, ModelArgument, ShapeOptions, grouped
-from wavefit.schema import Cost, Model, NodeCost, TensorSpec
+from wavefit.errors import RouteError
+from wavefit.schema import Cost, Failure, Model, NodeCost, TensorSpec
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _COSTLIEST = 8  # nodes shown without --nodes
 _TYPES = 12  # operator types shown
+_IN_CHILD = "wavefit.bench.prepare:resolve_model"
+_LONGEST_S = 1800.0  # for an export
 
 
 @grouped
@@ -33,16 +36,38 @@ def command(
     A multiply-add counts as 2 FLOPs. The cost needs a size for every symbolic dimension (--size); without
     one the rest is shown all the same.
     """
-    from wavefit.model.source import resolve
+    from wavefit.cli._stop import stoppable
     from wavefit.schema import pretty
 
-    with tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
-        found = resolve(model, shapes.specs(), Path(workdir), lambda text: typer.echo(text, err=True))
+    with stoppable("stopped"), tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
+        found = _resolve(model, shapes.specs(), Path(workdir))
         costs = _cost(found, batch, shapes.sizes())
     if json:
         typer.echo(pretty({"model": found, "cost": costs}))
     else:
         _show(found, costs, nodes)
+
+
+def _resolve(model: str, inputs: tuple[TensorSpec, ...], workdir: Path) -> Model:
+    """An ONNX file is read here; anything else runs code of others, which may print, hang or exit: in a child.
+
+    Raises:
+        InputError: it cannot be read.
+        RouteError: the child ended without an answer.
+    """
+    from wavefit.bench import child
+    from wavefit.bench.prepare import Resolving
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.model.source import resolve
+
+    payload = Resolving(model=model, inputs=inputs, folder=str(workdir / "model"))
+    with TerminalProgress() as progress:
+        if Path(model).suffix.lower() == ".onnx":
+            return resolve(model, inputs, workdir, progress.say)
+        answer = child.run(_IN_CHILD, payload, Model, _LONGEST_S, workdir / "tmp", progress.say)
+    if isinstance(answer, Failure):
+        raise RouteError(f"reading {model}: {answer.kind}: {answer.reason}", answer.fix)
+    return answer
 
 
 def _cost(model: Model, batch: int | None, sizes: dict[str, int]) -> Cost | None:
@@ -52,7 +77,7 @@ def _cost(model: Model, batch: int | None, sizes: dict[str, int]) -> Cost | None
 
     if missing_sizes(model, sizes):
         return None
-    return cost(model, bind(model, fixed_batch(model) if batch is None else batch, sizes))
+    return cost(model, bind(model, (fixed_batch(model) or 1) if batch is None else batch, sizes))
 
 
 def _show(model: Model, costs: Cost | None, every_node: bool) -> None:
