@@ -309,8 +309,8 @@ def test_rocm_version_is_read_where_amd_writes_it(tmp_path: Path) -> None:
     info.mkdir(parents=True)
     (info / "version").write_text("7.0.2-56\n")
     assert _rocm.rocm_version(tmp_path) == "7.0.2"
-    assert _rocm.numbers("7.0.2") == (7, 0, 2)
-    assert _rocm.numbers("10.0") > _rocm.numbers("7.2.4"), "as numbers and not as text"
+    assert _packages.numbers("7.0.2") == (7, 0, 2)
+    assert _packages.numbers("10.0") > _packages.numbers("7.2.4"), "as numbers and not as text"
 
 
 def test_the_hip_index_is_the_runtimes_own_or_the_place_among_amd_gpus() -> None:

@@ -158,6 +158,8 @@ def test_closing_twice_is_harmless(model: Model, tmp_path: Path) -> None:
     session = routes.get("ort_cpu").open(_plan(), model, CPU, tmp_path)
     session.close()
     session.close()
+    with pytest.raises(RouteError, match="the session is closed"):
+        session.run({})
 
 
 def test_the_cpu_route_refuses_precisions_that_it_would_run_in_fp32(model: Model) -> None:

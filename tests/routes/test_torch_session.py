@@ -34,6 +34,14 @@ def flags():
     _torch_env.set_flags()
 
 
+def test_the_buffers_of_old_shapes_are_dropped_and_made_again(net, model):
+    session = _torch.TorchSession(model, load(model, "cpu"), "eager")
+    for batch in (*range(1, _torch._MOST_SHAPES + 6), 1):
+        given = inputs(batch, batch)
+        assert rel_l2(session.run(given)["scores"], exact(net, given)) < 1e-6
+    assert len(session._runners) == _torch._MOST_SHAPES
+
+
 def test_miopen_searches_without_tuning(monkeypatch):
     """PyTorch passes this flag to MIOpen as ``exhaustiveSearch``: minutes for each convolution."""
     assert torch.backends.cudnn.benchmark is True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 from pathlib import Path
 
 BUILDS = (
@@ -24,6 +25,11 @@ def version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version to compare: "7.0.2" is (7, 0, 2)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def installed() -> dict[str, str]:

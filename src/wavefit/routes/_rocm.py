@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,11 +21,6 @@ def rocm_version(root: Path = _ROOT) -> str | None:
         if path.is_file():
             return path.read_text().strip().partition("-")[0] or None
     return version("rocm-sdk-core")  # ROCm as pip installs it
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """A version to compare: "7.0.2" is (7, 0, 2)."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def driver_version(root: Path = _ROOT) -> str | None:

@@ -30,6 +30,7 @@ _WARM_UPS = (
 )
 _TIMED_RUNS = 10
 _CPU_OPS_SHOWN = 10
+_MOST_SHAPES = 32  # whose buffers and graphs are kept: a text model may meet hundreds
 _PIECE_BYTES = 4 << 20
 
 
@@ -61,6 +62,8 @@ class TorchSession(Session):
         shapes = tuple(array.shape for array in arrays)
         runner = self._runners.get(shapes)
         if runner is None:
+            if len(self._runners) == _MOST_SHAPES:
+                del self._runners[next(iter(self._runners))]
             runner = self._runners[shapes] = self._make_runner(arrays)
         self._last = runner
         with translated(f"PyTorch failed while running ({self._mode})"):

@@ -77,7 +77,7 @@ def _target_problem(gfx: str | None, rocm: str | None) -> _ort.Problem | None:
         reason = f"neither AMD's lists of GPUs for MIGraphX nor rocBLAS, which it needs, have {gfx}"
         return reason, "use --route ort_webgpu or --route torch_gpu"
     since = _FIRST_ROCM[gfx]
-    if since and rocm and _rocm.numbers(rocm) < since:
+    if since and rocm and _packages.numbers(rocm) < since:
         needs = ".".join(map(str, since))
         return (
             f"MIGraphX runs on {gfx} from ROCm {needs} on, this is ROCm {rocm}",

@@ -47,7 +47,7 @@ def _setup_problem() -> _ort.Problem | None:
 
 
 def _version_problem(rocm: str | None) -> _ort.Problem | None:
-    if rocm is not None and _rocm.numbers(rocm)[:2] > _LAST_ROCM:
+    if rocm is not None and _packages.numbers(rocm)[:2] > _LAST_ROCM:
         return f"AMD ended ONNX Runtime's ROCm provider with ROCm 7.0, this is ROCm {rocm}", _INSTEAD
     return None
 

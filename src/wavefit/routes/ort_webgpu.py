@@ -15,7 +15,6 @@ from typing import Any
 from wavefit.errors import RouteError
 from wavefit.model.shapes import bind
 from wavefit.routes import _gpus, _ort, _packages, _vulkan
-from wavefit.routes._rocm import numbers
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
 
@@ -53,7 +52,7 @@ def _package_problem() -> _ort.Problem | None:
     if not found:
         return f"{_PLUGIN} is installed without ONNX Runtime", _INSTALL
     name, version = next(iter(found.items()))
-    if name != _BUILD and numbers(version)[:2] < _PLUGIN_NEEDS:
+    if name != _BUILD and _packages.numbers(version)[:2] < _PLUGIN_NEEDS:
         return (
             f"{_PLUGIN} needs ONNX Runtime 1.23 or newer, this is {name} {version}",
             f"pip install -U {name}",

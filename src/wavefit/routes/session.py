@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from wavefit.errors import InputError
+from wavefit.errors import InputError, RouteError
 from wavefit.schema import Placement, TensorSpec
 
 Arrays = dict[str, np.ndarray]
@@ -34,8 +34,10 @@ class Session(ABC):
 
         Raises:
             InputError: an input is missing, unknown, or of another type or shape.
-            RouteError: the runtime failed.
+            RouteError: the runtime failed, or the session is closed.
         """
+        if self._closed:
+            raise RouteError("the session is closed", "open it again")
         check_inputs(self.inputs, inputs)
         return self._run_impl(inputs)
 

@@ -9,8 +9,6 @@ https://learn.microsoft.com/windows/ai/directml/pytorch-windows.
 
 from __future__ import annotations
 
-import importlib.metadata
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from wavefit.errors import RouteError
 from wavefit.model.shapes import bind
 from wavefit.routes import _torch_build
 from wavefit.routes._gpus import gpus, no_gpu
+from wavefit.routes._packages import numbers, version
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Request, Unsupported
 
@@ -48,13 +47,13 @@ def _refusal(model: Model) -> tuple[str, str] | None:
             f"torch-directml has no wheels for Python {running}, only up to 3.12",
             "use Python 3.12, or the ort_directml route",
         )
-    if _version("torch-directml") is None:
+    if version("torch-directml") is None:
         return (
             "torch-directml is not installed",
             "pip install torch-directml, in an environment of its own: it pins PyTorch 2.4.1",
         )
     build = _torch_build.installed()
-    if build is None or _numbers(build.version) < _SAFE_FILES:
+    if build is None or numbers(build.version) < _SAFE_FILES:
         return (
             f"PyTorch {build.version if build else '2.4.1'}, which torch-directml pins, keeps exported programs as "
             "pickles, and wavefit opens none",
@@ -107,17 +106,6 @@ def _index(device: Device, torch_directml: object) -> int:
     raise RouteError(f"DirectML sees {', '.join(names) or 'no adapter'}: none can be told to be {device.id}")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
 def versions() -> dict[str, str]:
-    found = {name: _version(name) for name in ("torch", "torch-directml")}
-    return {name: version for name, version in found.items() if version}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    found = {name: version(name) for name in ("torch", "torch-directml")}
+    return {name: known for name, known in found.items() if known}

@@ -6,7 +6,6 @@ Options of a plan: ``mode`` (eager, graph, compile), ``layout`` (channels_last) 
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from wavefit.errors import RouteError
 from wavefit.model.shapes import bind
-from wavefit.routes import _torch_build, _torch_env
+from wavefit.routes import _packages, _torch_build, _torch_env
 from wavefit.routes._gpus import gpus, no_gpu
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
@@ -22,6 +21,10 @@ from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
 RUNS_EXPORTED_PROGRAM = True
 
 _NAME = "torch_gpu"
+_NUMPY_TYPES = (  # of torch.from_numpy and Tensor.numpy
+    *("float16", "float32", "float64", "complex64", "complex128", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
 _MODES = ("eager", "graph", "compile")
 
 # bf16 in the instruction set: CDNA from gfx908, RDNA from gfx11 (LLVM's AMDGPU guide, and AMD's table "Data types and
@@ -108,11 +111,12 @@ def _model_refusal(model: Model) -> _torch_build.Refusal | None:
             "the model came as an ONNX file, PyTorch runs its own programs only",
             "give the PyTorch module (package.module:factory) or its .pt2 in place of the .onnx",
         )
-    text = [spec.name for spec in (*model.inputs, *model.outputs) if spec.dtype == "string"]
-    if text:
-        return _torch_build.Refusal(
-            f"PyTorch has no text tensors, {text[0]!r} is one", "use an ONNX Runtime route"
-        )
+    for spec in (*model.inputs, *model.outputs):
+        if spec.dtype not in _NUMPY_TYPES:
+            return _torch_build.Refusal(
+                f"PyTorch takes no {spec.dtype} arrays from NumPy, and {spec.name!r} is one",
+                "use an ONNX Runtime route",
+            )
     return None
 
 
@@ -155,13 +159,6 @@ def versions() -> dict[str, str]:
         "torch": build.version,
         "torch.hip": build.hip,
         "torch.cuda": build.cuda,
-        "triton": _version("triton"),
+        "triton": _packages.version("triton"),
     }
     return {name: version for name, version in found.items() if version}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
