@@ -33,7 +33,7 @@ def attempt(path: Path) -> bool:
     try:
         model = load(path)
         if not missing_sizes(model):
-            cost(model, bind(model, fixed_batch(model)))
+            cost(model, bind(model, fixed_batch(model) or 1))
     except InputError as error:
         said = str(error)
     assert len(said.splitlines()) <= 1

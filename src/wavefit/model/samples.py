@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wavefit.errors import InputError
 from wavefit.model.shapes import bind
+from wavefit.model.shapes import fixed_batch as fixed_batch
 from wavefit.schema import Model, TensorSpec
 
 if TYPE_CHECKING:
@@ -61,18 +62,6 @@ class Samples:
             name: array if name in self.whole else np.ascontiguousarray(array[items])
             for name, array in self.inputs.items()
         }
-
-
-def fixed_batch(model: Model) -> int | None:
-    """The batch a model is frozen to: the first size that all its inputs share, scalars aside.
-
-    None where the batch is symbolic, or where the inputs share no first size.
-    """
-    if model.batch is not None:
-        return None
-    first = {spec.shape[0] for spec in model.inputs if spec.shape}
-    size = first.pop() if len(first) == 1 else None
-    return size if isinstance(size, int) else None
 
 
 def whole_inputs(model: Model) -> tuple[str, ...]:

@@ -103,11 +103,14 @@ def _bind_dim(model: Model, spec: TensorSpec, axis: int, known: Mapping[str, int
     )
 
 
-def fixed_batch(model: Model) -> int:
-    """The batch of a model whose batch is fixed: what its inputs agree on, 1 where they do not or it is dynamic."""
+def fixed_batch(model: Model) -> int | None:
+    """The batch a model is frozen to: the first size that all its inputs share, scalars aside.
+
+    None where the batch is symbolic, or where the inputs share no first size.
+    """
     firsts = {spec.shape[0] for spec in model.inputs if spec.shape}
     only = firsts.pop() if len(firsts) == 1 else None
-    return only if isinstance(only, int) else 1
+    return only if isinstance(only, int) else None
 
 
 def missing_sizes(model: Model, sizes: Mapping[str, int] = _NO_SIZES) -> tuple[str, ...]:

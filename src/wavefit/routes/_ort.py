@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from wavefit.errors import RouteError
+from wavefit.model.prove import runtime_errors
 from wavefit.routes._native import NativeOutput, explain, first_line
 from wavefit.routes._packages import installed, version
 from wavefit.routes._profile import read_profile
@@ -165,7 +166,7 @@ class translated:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None or not isinstance(error, _ort_errors()):
+        if error is None or not isinstance(error, runtime_errors()):
             return
         said = explain(str(error)) or (explain(self._native.text) if self._native else None)
         if said:
@@ -190,13 +191,3 @@ def _sizes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int
         for dim, size in zip(spec.shape, shapes[spec.name], strict=True)
         if isinstance(dim, str)
     }
-
-
-def _ort_errors() -> tuple[type[BaseException], ...]:
-    """Everything that ONNX Runtime's binding raises; its own classes share no base but Exception."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    own = tuple(
-        kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)
-    )
-    return (*own, RuntimeError, ValueError)
