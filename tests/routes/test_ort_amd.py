@@ -324,6 +324,21 @@ def test_the_hip_index_is_the_runtimes_own_or_the_place_among_amd_gpus() -> None
         _rocm.hip_index(gpu(number=7), everything)
 
 
+def test_the_hip_index_follows_the_variables_that_renumber_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HIP counts what is left: https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html."""
+    first, second = gpu(number=1), gpu(number=2)
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
+    assert _rocm.hip_index(second, [first, second]) == 0
+    assert _rocm.hip_index(second, [second]) == 0
+    with pytest.raises(RouteError, match="HIP_VISIBLE_DEVICES=1 hides gpu1"):
+        _rocm.hip_index(first, [first, second])
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1,0")
+    assert [_rocm.hip_index(device, [first, second]) for device in (first, second)] == [1, 0]
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "GPU-0f1e2d3c4b5a6978")
+    with pytest.raises(RouteError, match="which GPU is gpu1 in HIP is not known"):
+        _rocm.hip_index(first, [first, second])
+
+
 @pytest.mark.parametrize("system", ["Windows", "Darwin"])
 def test_rocm_routes_are_refused_off_linux(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "system", lambda: system)

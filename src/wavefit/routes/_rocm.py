@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wavefit.errors import RouteError
@@ -11,6 +12,8 @@ from wavefit.routes._packages import version
 from wavefit.schema import Device
 
 _ROOT = Path("/")
+_RENUMBERING = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+"""https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html"""
 _VERSION_FILES = ("opt/rocm/.info/version", "opt/rocm/core/.info/version")
 
 
@@ -67,9 +70,25 @@ def hip_index(device: Device, devices: Sequence[Device]) -> int:
             return runtime.index
     addresses = [gpu.pci_address for gpu in amd_gpus(devices)]
     if device.pci_address in addresses:
-        return addresses.index(device.pci_address)
+        return _renumbered(device, addresses.index(device.pci_address), len(addresses), os.environ)
     if len(addresses) <= 1:
         return 0
     raise RouteError(
         f"which of {len(addresses)} AMD GPUs is {device.id} in HIP is not known", "check rocminfo"
     )
+
+
+def _renumbered(device: Device, place: int, count: int, environment: Mapping[str, str]) -> int:
+    """HIP's number of the GPU at that place where a variable leaves only some GPUs, in an order of its own."""
+    found = [name for name in _RENUMBERING if environment.get(name)]
+    if not found or count == 1:
+        return place
+    order = [part.strip() for part in environment[found[0]].split(",")]
+    if len(found) > 1 or not all(part.isdecimal() for part in order):
+        raise RouteError(
+            f"with {' and '.join(found)} set, which GPU is {device.id} in HIP is not known",
+            f"unset {' '.join(found)}",
+        )
+    if str(place) not in order:
+        raise RouteError(f"{found[0]}={environment[found[0]]} hides {device.id}", f"unset {found[0]}")
+    return order.index(str(place))
