@@ -7,16 +7,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-BUILDS = (
-    "onnxruntime",
-    "onnxruntime-migraphx",
-    "onnxruntime-rocm",
-    "onnxruntime-webgpu",
-    "onnxruntime-directml",
-    "onnxruntime-gpu",
-    "onnxruntime-openvino",
-)
-"""Packages that install the same folder ``onnxruntime``: the last one installed overwrites parts of the others."""
+from wavefit.device.ort_builds import BUILDS as BUILDS
 
 
 def version(package: str) -> str | None:

@@ -1,27 +1,17 @@
-"""Which PyTorch is installed, read from its files: importing it may take seconds or hang on a broken driver."""
+"""Whether the PyTorch that is installed can run on a GPU, and which one to install where it cannot."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
 import shutil
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
+from wavefit.device.torch_build import ROCM_INSTALL, ROCM_NEWER
+from wavefit.device.torch_build import Build as Build
+from wavefit.device.torch_build import installed as installed
+from wavefit.device.torch_build import read as read
 from wavefit.schema import Device
-
-
-class Build(NamedTuple):
-    """A PyTorch build: at most one of ``hip`` and ``cuda`` is set, neither in a CPU-only build."""
-
-    version: str
-    hip: str | None
-    cuda: str | None
-
-    @property
-    def kind(self) -> str:
-        return "ROCm" if self.hip else "CUDA" if self.cuda else "CPU-only"
 
 
 class Refusal(NamedTuple):
@@ -29,34 +19,12 @@ class Refusal(NamedTuple):
     fix: str
 
 
-_LINUX_ROCM = (
-    "pip install torch --index-url https://download.pytorch.org/whl/rocm6.4, or the newer ROCm that "
-    "https://pytorch.org/get-started/locally offers"
-)
+_LINUX_ROCM = f"{ROCM_INSTALL}, {ROCM_NEWER}"
 _WINDOWS_ROCM = (
     "install AMD's ROCm wheels for Windows and the Python they name: "
     "https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/"
 )
 _CUDA = "pip install torch, choosing CUDA at https://pytorch.org/get-started/locally"
-
-
-def installed() -> Build | None:
-    """The PyTorch that ``import torch`` would import, None where there is none."""
-    spec = importlib.util.find_spec("torch")
-    folders = spec.submodule_search_locations if spec else None
-    return read(Path(next(iter(folders))) / "version.py") if folders else None
-
-
-def read(version_file: Path) -> Build | None:
-    """What a ``torch/version.py`` says (torch.version.hip and torch.version.cuda); None without a version."""
-    text = version_file.read_text() if version_file.is_file() else ""
-    version = _assigned("__version__", text)
-    return Build(version, _assigned("hip", text), _assigned("cuda", text)) if version else None
-
-
-def _assigned(name: str, text: str) -> str | None:
-    found = re.search(rf"^{name}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
-    return found.group(1) if found else None
 
 
 def refusal(build: Build | None, device: Device) -> Refusal | None:
