@@ -12,8 +12,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from wavefit import __version__, routes
-from wavefit.bench import child
+from wavefit import __version__, child, routes
 from wavefit.bench.prepare import Prepared, Preparing, Resolving
 from wavefit.bench.scenarios import check_load
 from wavefit.bench.sweep import why_stop
@@ -302,13 +301,17 @@ def record_key(
 
 
 def _still_holds(record: Record, deadline_s: float) -> bool:
-    """Whether an earlier record spares a new trial: not one that was interrupted, or had less time than now."""
+    """Whether an earlier record spares a new trial.
+
+    Not one that was interrupted or had less time than now, nor a refusal or a lack of memory: what mends those (a
+    group, another program ended) is nothing that the record's key could hold.
+    """
     failure = record.failure
     if failure is None:
         return True
     if failure.kind == "timeout":
         return failure.deadline_s is not None and failure.deadline_s >= deadline_s
-    return failure.kind != "interrupted"
+    return failure.kind == "crash"
 
 
 class _Work:
@@ -325,7 +328,7 @@ class _Work:
         return None if self._end is None else self._end - monotonic()
 
     def run(self, function: str, payload: Struct, answer: type[T], label: str) -> T | Failure:
-        """See :func:`wavefit.bench.child.run`; what the child says is told with ``label`` before it."""
+        """See :func:`wavefit.child.run`; what the child says is told with ``label`` before it."""
         shutil.rmtree(self._folder, ignore_errors=True)
         left_s = self.left_s()
         short = left_s is not None and left_s < self._deadline_s

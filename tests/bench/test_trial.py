@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from fakes import models
 
-from wavefit.bench.child_main import Reporter
 from wavefit.bench.trial import Trial, Trialled, run_trial
+from wavefit.child.main import Reporter
 from wavefit.device.probe import probe
 from wavefit.guard.reference import make_reference
 from wavefit.guard.task import Score

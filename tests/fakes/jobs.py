@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wavefit.bench.child_main import Reporter
+from wavefit.child.main import Reporter
 from wavefit.errors import InputError, RouteError
 from wavefit.schema import TensorSpec
 

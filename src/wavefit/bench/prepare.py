@@ -6,7 +6,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from wavefit.bench.child_main import Reporter
+from wavefit.child.main import Reporter
 from wavefit.errors import InputError
 from wavefit.guard.reference import make_reference
 from wavefit.guard.task import Metric, Score, find_metric, reference_score

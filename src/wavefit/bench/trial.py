@@ -11,10 +11,10 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from wavefit import routes
-from wavefit.bench.child_main import Reporter
 from wavefit.bench.measure import Opened, measure
 from wavefit.bench.memory import host_peak_bytes
 from wavefit.bench.prepare import read_samples
+from wavefit.child.main import Reporter
 from wavefit.device.power import meters
 from wavefit.errors import RouteError
 from wavefit.guard.bisect import first_bad_node

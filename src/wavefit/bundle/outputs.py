@@ -77,11 +77,17 @@ def save(path: Path, outputs: Arrays) -> None:
         InputError: the name ends otherwise, or the folder cannot be written.
     """
     import io
+    import zipfile
 
     if path.suffix != ".npz":
         raise InputError(f"--output {path} must end in .npz")
     sink = io.BytesIO()
-    np.savez(sink, **outputs)  # type: ignore[arg-type]
+    with zipfile.ZipFile(
+        sink, "w"
+    ) as archive:  # np.savez takes no output that is called like its parameters, "file"
+        for name, array in outputs.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array))
     try:
         write_whole(path, sink.getvalue())
     except OSError as error:

@@ -55,7 +55,7 @@ def _resolve(model: str, inputs: tuple[TensorSpec, ...], workdir: Path) -> Model
         InputError: it cannot be read.
         RouteError: the child ended without an answer.
     """
-    from wavefit.bench import child
+    from wavefit import child
     from wavefit.bench.prepare import Resolving
     from wavefit.cli._progress import TerminalProgress
     from wavefit.model.source import resolve

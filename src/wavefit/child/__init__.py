@@ -94,7 +94,7 @@ class _Child:
         environment = {**os.environ, "TMPDIR": str(log.parent), "PYTHONUNBUFFERED": "1"}
         with log.open("wb") as sink:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "wavefit.bench.child_main"],
+                [sys.executable, "-m", "wavefit.child.main"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,

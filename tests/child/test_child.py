@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from wavefit.bench import child
+from wavefit import child
 from wavefit.errors import InputError
 from wavefit.schema import Failure, TensorSpec
 
@@ -68,7 +68,7 @@ def test_a_kill_in_the_middle_of_an_answer_is_told_at_once(tmp_path: Path) -> No
 def test_a_child_that_never_reads_its_job_is_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if 'wavefit.bench.child_main' in sys.orig_argv:\n"
+        "if 'wavefit.child.main' in sys.orig_argv:\n"
         "    print('hello', flush=True)\n"
         "    os._exit(3)\n"
     )
@@ -116,7 +116,7 @@ def test_bad_input_comes_back_as_bad_input(tmp_path: Path) -> None:
 def test_the_child_and_its_own_children_end_when_the_parent_is_killed(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     script = (
-        "from pathlib import Path; from wavefit.bench import child; from wavefit.schema import TensorSpec;"
+        "from pathlib import Path; from wavefit import child; from wavefit.schema import TensorSpec;"
         f"child.run('fakes.jobs:hang', TensorSpec(name={str(note)!r}, dtype='', shape=()), TensorSpec, 600,"
         f" Path({str(tmp_path)!r}), print)"
     )

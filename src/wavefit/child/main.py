@@ -1,4 +1,4 @@
-"""The child's side of :mod:`wavefit.bench.child`: reads one job, runs it, answers."""
+"""The child's side of :mod:`wavefit.child`: reads one job, runs it, answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, get_type_hints
 
 import msgspec
 
-from wavefit.bench.child import Event, Job
+from wavefit.child import Event, Job
 from wavefit.errors import InputError, RouteError
 from wavefit.schema import Failure, decode, encode
 
