@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -92,3 +94,34 @@ def children_of(pid: int) -> list[psutil.Process]:
 def all_end(processes: list[psutil.Process]) -> bool:
     _, alive = psutil.wait_procs(processes, timeout=20)
     return not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("verb", ["optimize", "bench"])
+def test_a_signal_ends_it_in_order(tmp_path: Path, verb: str, name: str) -> None:
+    """One sentence, the exit code that shells expect, and no process, folder or temporary file that nobody needs."""
+    number = signal.Signals[name]
+    models.save(models.conv_net(), tmp_path / "net.onnx")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "wavefit", verb, "net.onnx", "--route", "ort_cpu", "--duration", "30"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    family: list[psutil.Process] = []
+    while process.poll() is None and not family:
+        time.sleep(0.05)
+        family = children_of(process.pid)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert said.splitlines()[-1].startswith("wavefit: stopped; ")
+    assert all_end(family)
+    assert {path.name for path in tmp_path.iterdir()} == {"net.onnx", "temporary"}
+    assert list(temporary.iterdir()) == []

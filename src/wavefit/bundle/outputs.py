@@ -87,7 +87,8 @@ def save(path: Path, outputs: Arrays) -> None:
     ) as archive:  # np.savez takes no output that is called like its parameters, "file"
         for name, array in outputs.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asanyarray(array))
+                plain = array.astype(np.str_) if array.dtype.kind == "O" else array  # text, never pickled
+                np.lib.format.write_array(file, plain, allow_pickle=False)
     try:
         write_whole(path, sink.getvalue())
     except OSError as error:
