@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wavefit.cli._options import Json, ModelArgument
+from wavefit.errors import RouteError
+
+if TYPE_CHECKING:
+    from wavefit.model.export import Exported
+    from wavefit.model.source import Exporting
+
+_IN_CHILD = "wavefit.model.source:export_job"
 
 Texts = list[str] | None
 
@@ -29,6 +37,9 @@ def command(
         bool, typer.Option("--dynamic-batch", help="Reopen the frozen batch of an .onnx file.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Of the random inputs of the proof.")] = 0,
+    deadline: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1.0, help="For the whole export.")
+    ] = 1800.0,
     json: Json = False,
 ) -> None:
     """Turn a PyTorch module into ONNX with a dynamic batch, or reopen an ONNX file whose batch is frozen.
@@ -38,7 +49,7 @@ def command(
     """
     from wavefit.model.export_plan import Options
     from wavefit.model.inputs import parse_axes, parse_inputs
-    from wavefit.model.source import export_model
+    from wavefit.model.source import Exporting
     from wavefit.schema import pretty
 
     options = Options(
@@ -48,5 +59,30 @@ def command(
         opset=opset,
         seed=seed,
     )
-    made = export_model(model, options, output, dynamic_batch, lambda text: typer.echo(text, err=True))
+    made = _export(
+        Exporting(model=model, options=options, output=str(output), dynamic_batch=dynamic_batch), deadline
+    )
     typer.echo(pretty(made) if json else made.summary)
+
+
+def _export(payload: Exporting, deadline_s: float) -> Exported:
+    """Runs the export in a child process: the module is code of others, which may print, hang or exit.
+
+    Raises:
+        RouteError: the child ended without an answer.
+    """
+    from wavefit import child
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.cli._stop import stoppable
+    from wavefit.model.export import Exported
+    from wavefit.schema import Failure
+
+    with (
+        stoppable("stopped; nothing was written"),
+        tempfile.TemporaryDirectory(prefix="wavefit-") as workdir,
+        TerminalProgress() as progress,
+    ):
+        answer = child.run(_IN_CHILD, payload, Exported, deadline_s, Path(workdir), progress.say)
+    if isinstance(answer, Failure):
+        raise RouteError(f"exporting {payload.model}: {answer.kind}: {answer.reason}", answer.fix)
+    return answer

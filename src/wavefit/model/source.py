@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from wavefit.child.main import Reporter
 from wavefit.errors import InputError
 from wavefit.model import export, reopen, tensorflow, torch_source
 from wavefit.model.export import Exported
 from wavefit.model.export_plan import Options
 from wavefit.model.load import load
-from wavefit.schema import Model, TensorSpec
+from wavefit.schema import Model, Struct, TensorSpec
 
 _FACTORY_LIKE = re.compile(r"[\w.\-]*:[\w.\-]*")
 _FILE = re.compile(r"[\\/]|^[A-Za-z]:[\\/]|\.(onnx|pt2|pt|pth|pkl|tflite|pb|engine|plan|safetensors)$")
@@ -44,6 +45,21 @@ def resolve(spec: str, inputs: tuple[TensorSpec, ...], workdir: Path, say: Calla
     if inputs:
         raise InputError(f"--input is for PyTorch models; {spec} tells its own inputs", "leave it out")
     return load(Path(spec))
+
+
+class Exporting(Struct, frozen=True, kw_only=True):
+    """An export for a child process, as it runs code of others."""
+
+    model: str
+    options: Options
+    output: str
+    dynamic_batch: bool = False
+
+
+def export_job(payload: Exporting, say: Reporter) -> Exported:
+    """See :func:`export_model`."""
+    say.stage("export")
+    return export_model(payload.model, payload.options, Path(payload.output), payload.dynamic_batch, say)
 
 
 def export_model(
