@@ -1,0 +1,62 @@
+"""GPUs that ROCm here has no kernels for, and no other target's that they could run: which route is left.
+
+Source of the oldest generation: AMD, ROCm 4.0 release notes: gfx8 (Fiji, Polaris) is no longer supported; LLVM,
+docs/AMDGPUUsage.rst, for what is older.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from wavefit.doctor.installed import packages
+from wavefit.doctor.machine import Machine
+from wavefit.doctor.targets import kernels, lender, major, spare
+from wavefit.schema import Device, Finding, Fix
+
+_NAME = "unsupported_gfx"
+_OLDEST = 9
+_WEBGPU = ("onnxruntime-ep-webgpu", "onnxruntime-webgpu", "onnxruntime-directml")
+
+
+def check(machine: Machine) -> list[Finding]:
+    known = kernels(machine)
+    return [_finding(gpu, machine, known) for gpu in machine.amd_gpus if _without(gpu, known)]
+
+
+def _without(gpu: Device, known: tuple[str, ...]) -> bool:
+    gfx = gpu.gfx
+    if gfx is None:
+        return False
+    return 0 < major(gfx) < _OLDEST or bool(known and gfx not in known and lender(gfx, known) is None)
+
+
+def _finding(gpu: Device, machine: Machine, known: tuple[str, ...]) -> Finding:
+    ready = [name for name in _WEBGPU if name in packages(machine)]
+    evidence = [f"{gpu.id}: {gpu.name or 'name unknown'}, {gpu.gfx}, {gpu.pci_id}"]
+    evidence.append(
+        f"rocBLAS here has kernels for {', '.join(known)}" if known else "no rocBLAS was found here"
+    )
+    evidence += [f"installed: {name}" for name in ready]
+    return Finding(
+        check=_NAME,
+        layer="hardware",
+        status="note" if ready or spare(gpu, machine, known) else "problem",
+        title=f"ROCm has no kernels for {gpu.id} ({gpu.gfx}); WebGPU and OpenCL are left",
+        evidence=tuple(evidence),
+        cause="ROCm's libraries are compiled for each target, and this one is not among them.",
+        fixes=() if ready else _fixes(machine),
+        verify="wavefit optimize MODEL --route ort_webgpu",
+    )
+
+
+def _fixes(machine: Machine) -> tuple[Fix, ...]:
+    if machine.live and sys.platform == "win32":
+        return (Fix(command="pip install 'wavefit[directml]'", why="route ort_directml"),)
+    return (
+        Fix(command="pip install 'wavefit[webgpu]'", why="route ort_webgpu: any GPU with Vulkan", safe=True),
+        Fix(
+            command="sudo apt install mesa-vulkan-drivers mesa-opencl-icd",
+            why="Vulkan and OpenCL of Mesa",
+            safe=True,
+        ),
+    )

@@ -1,0 +1,51 @@
+"""Shared libraries of ROCm, where the dynamic loader looks for them.
+
+Source of the order: ld.so(8): LD_LIBRARY_PATH, then the folders of /etc/ld.so.conf, then /lib and /usr/lib.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from wavefit.device.files import children, exists, read_text
+from wavefit.doctor.machine import Machine
+
+ROCM = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/rocm/core/lib")
+_SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib")
+
+
+def find(machine: Machine, soname: str) -> str | None:
+    """The folder of a library that the loader finds, None where it finds none."""
+    return next((folder for folder in searched(machine) if exists(_below(machine, folder) / soname)), None)
+
+
+def versions(machine: Machine, stem: str) -> tuple[str, ...]:
+    """The libraries "libamdhip64.so.N" of a stem "libamdhip64.so", each with its folder, in ROCm's folder too."""
+    folders = dict.fromkeys((*searched(machine), *ROCM))
+    pattern = re.escape(stem) + r"\.\d+"
+    found = [
+        f"{folder}/{path.name}" for folder in folders for path in children(_below(machine, folder), pattern)
+    ]
+    return tuple(found)
+
+
+def searched(machine: Machine) -> tuple[str, ...]:
+    """The loader's folders, in its order."""
+    environ = machine.process.environ if machine.process is not None else {}
+    given = [part for part in environ.get("LD_LIBRARY_PATH", "").split(":") if part.startswith("/")]
+    multiarch = [f"/usr/lib/{path.name}" for path in children(machine.root / "usr/lib", r"\w+-linux-gnu")]
+    return tuple(dict.fromkeys((*given, *_configured(machine), *multiarch, *_SYSTEM)))
+
+
+def _configured(machine: Machine) -> Iterator[str]:
+    for path in children(machine.root / "etc/ld.so.conf.d", r".*\.conf"):
+        for line in (read_text(path) or "").splitlines():
+            folder = line.partition("#")[0].strip()
+            if folder.startswith("/"):
+                yield folder
+
+
+def _below(machine: Machine, folder: str) -> Path:
+    return machine.root / folder.lstrip("/")
