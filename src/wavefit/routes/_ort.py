@@ -75,6 +75,7 @@ class OrtSession(Session):
     def _open(self, profile: Path | None = None) -> Any:
         import onnxruntime as ort
 
+        ort.disable_telemetry_events()  # a measurement talks to nobody
         providers = [] if self._provider.attach else [(self._provider.name, dict(self._provider.options))]
         if self._provider.name != CPU and providers:
             providers.append((CPU, {}))
