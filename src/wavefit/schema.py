@@ -58,11 +58,26 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 class Runtime(Struct, frozen=True, kw_only=True):
-    """A runtime that sees a device, and the index by which that runtime calls it."""
+    """A runtime that sees a device, and the index by which that runtime calls it here and now.
+
+    HIP's index is what HIP_VISIBLE_DEVICES takes, unless that variable is set already: then it renumbers.
+    """
 
     name: str  # "hip", "opencl", "cuda", "torch", "vulkan"
     version: str | None = None
-    index: int | None = None
+    index: int | None = None  # of OpenCL within its platform
+    platform: str | None = None  # OpenCL's: "AMD Accelerated Parallel Processing", "rusticl"
+    partition: int | None = None  # the card's partition that this index is
+    note: str | None = None  # why a runtime that is installed does not answer
+
+
+class Partition(Struct, frozen=True, kw_only=True):
+    """A part of a card that stands as a GPU of its own (MI300X in CPX mode): runtimes list each by its own index."""
+
+    number: int
+    compute_units: int | None = None
+    memory_bytes: int | None = None
+    unique_id: str | None = None  # hexadecimal; the same in all parts of a card
 
 
 class Device(Struct, frozen=True, kw_only=True):
@@ -87,6 +102,8 @@ class Device(Struct, frozen=True, kw_only=True):
     peaks: dict[str, Figure] = {}  # "fp32", "fp16_matrix", "bandwidth"
     driver: str | None = None
     runtimes: tuple[Runtime, ...] = ()
+    partitions: tuple[Partition, ...] = ()  # empty where the card is one whole
+    partition_mode: str | None = None  # compute and memory: "CPX/NPS4", "SPX/NPS1"
     sysfs: str | None = None  # the device's folder in sysfs, for meters
     machine: str | None = None  # operating system and kernel
 
