@@ -172,9 +172,8 @@ def _onnxruntime(payload: Order, say: Reporter) -> Tested:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     # ONNX Runtime's errors have no base class of their own.
-    errors = tuple(
-        each for each in vars(state).values() if isinstance(each, type) and issubclass(each, Exception)
-    )
+    own = (each for each in vars(state).values() if isinstance(each, type) and issubclass(each, Exception))
+    errors: tuple[type[BaseException], ...] = (RuntimeError, *own)
     a, b = _matrices()
     say.stage("open")
     try:
@@ -185,7 +184,7 @@ def _onnxruntime(payload: Order, say: Reporter) -> Tested:
         first = session.run(None, {"a": a, "b": b})[0]
         say.stage(SECOND_COPY)
         second = session.run(None, {"a": a, "b": b})[0]
-    except (RuntimeError, *errors) as error:
+    except errors as error:
         raise RouteError(_first_line(error)) from error
     return Tested(outcomes=(_outcome(f"{payload.provider}, {ort.__version__}", first, second),))
 
