@@ -1,0 +1,85 @@
+"""Host memory that ONNX Runtime's CPU provider takes, from reading the file to the end of the first run.
+
+What a process holds at most is not weights plus activations: the file's tensors are copied more than once while the
+session opens, and glibc's malloc keeps what is freed in the middle of its heap. Each step below was seen by watching
+VmHWM and VmRSS of one process (onnxruntime 1.32, Linux x86-64) with each level of graph optimisation, and again with
+MALLOC_MMAP_THRESHOLD_ set low, so that freed memory goes back at once: the difference is what the heap keeps.
+
+1. Reading: every tensor of the protobuf is copied into a buffer and then dropped, one after the other: weights + the
+   largest tensor.
+2. Layout: a Conv's weights are written in blocks of channels (NCHWc), first into a new tensor of the graph, then into
+   the session's own buffer; the originals are freed too late for the heap to give them back: + 2 x Conv weights.
+3. Packing: a Gemm's or MatMul's weights are packed into a new buffer one by one, the original freed after each. A
+   tensor of over 32 MiB (mallopt(3): the most that M_MMAP_THRESHOLD grows to) goes back to the system, a smaller one
+   leaves a hole that the next one fills: + the largest that is packed.
+4. First run: activations lie in an arena (BFC) whose regions double from 1 MiB. Regions of under 32 MiB come from the
+   heap, so from the holes that opening left; larger ones are new memory. Pages that are never written count nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wavefit.plan.liveness import liveness
+from wavefit.plan.trace import Trace
+
+MMAP_MOST_BYTES = (
+    32 << 20
+)  # mallopt(3), M_MMAP_THRESHOLD: the dynamic threshold's upper limit on 64-bit systems
+NODE_BYTES = (
+    6 << 10
+)  # a node, its kernel and its names: light_resnet50 with optimisation off, less its weights
+
+_PACKED = ("Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where the peak comes from, in bytes. ``copies`` are those of steps 1 to 3, ``heap`` what stays of them.
+
+    Args:
+        weights: as stored.
+        copies: held beside the weights at the worst moment of opening.
+        heap: of them still held when the first run starts.
+        activations: alive at the worst moment of a run, written over in place where that is possible.
+        graph: nodes and kernels.
+    """
+
+    weights: int
+    copies: int
+    heap: int
+    activations: int
+    graph: int
+
+    @property
+    def run(self) -> int:
+        """New memory that the first run takes beyond the holes that opening left."""
+        return max(0, self.activations - min(self.heap, MMAP_MOST_BYTES))
+
+    @property
+    def peak(self) -> int:
+        return self.weights + self.graph + max(self.copies, self.heap + self.run)
+
+
+def host(trace: Trace, weight_bytes: int) -> Host:
+    """The CPU provider's memory for one model and batch, without the process's own and the caller's arrays."""
+    sizes = trace.weights
+    convolved = sum(sizes[name] for name in _read_by(trace, ("Conv",)))
+    packed = [sizes[name] for name in _read_by(trace, _PACKED)]
+    holes = max((size for size in packed if size < MMAP_MOST_BYTES), default=0)
+    heap = max(2 * convolved, holes)
+    mapped = max((size for size in packed if size >= MMAP_MOST_BYTES), default=0)
+    reading = max(sizes.values(), default=0)
+    return Host(
+        weights=weight_bytes,
+        copies=max(reading, heap + mapped),
+        heap=heap,
+        activations=liveness(trace, in_place=True, count_inputs=False).peak_bytes,
+        graph=NODE_BYTES * len(trace.steps),
+    )
+
+
+def _read_by(trace: Trace, kinds: tuple[str, ...]) -> list[str]:
+    """The second input of such nodes, where it is a weight: the matrix or the kernels. Each once."""
+    found = (step.weights[0] for step in trace.steps if step.op in kinds and step.weights)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,77 @@
+"""What a plan will take and how long a run will last, said before anything is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wavefit.errors import InputError
+from wavefit.plan.memory import Memory, on_device, on_host
+from wavefit.plan.roofline import roofline
+from wavefit.plan.trace import Trace, trace
+from wavefit.plan.transfer import transfer
+from wavefit.schema import Device, Model, Plan, Precision, Prediction
+
+
+class Planner:
+    """Predictions for one model. Its graph is walked once for each set of shapes."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._traces: dict[tuple[tuple[str, tuple[int, ...]], ...], Trace | None] = {}
+
+    def trace(self, shapes: Mapping[str, tuple[int, ...]]) -> Trace | None:
+        """The graph at these shapes; None where they cannot go through it."""
+        key = tuple(sorted((name, tuple(shape)) for name, shape in shapes.items()))
+        if key not in self._traces:
+            try:
+                self._traces[key] = trace(self.model, shapes)
+            except InputError:
+                self._traces[key] = None
+        return self._traces[key]
+
+    def predict(self, device: Device, plan: Plan) -> Prediction | None:
+        """Memory and time of one plan; None where the graph cannot be walked at its shapes.
+
+        A figure is None where a peak that it needs is not known. ``total_s`` is compute and memory by the roofline of
+        every node, launches where their cost is known, and transfer where there is a link.
+        """
+        found = self.trace(plan.shapes)
+        if found is None:
+            return None
+        moved = transfer(found, device, self.model.parameters, plan.precision)
+        roof = roofline(found, device, plan.precision, fused=is_fused(plan))
+        total = roof.total_s
+        if total is not None and moved.seconds is not None:
+            total += moved.seconds
+        elif moved.unified is not True:
+            total = None
+        return Prediction(
+            peak_bytes=memory(found, self.model, device, plan).peak_bytes,
+            compute_s=roof.compute_s,
+            memory_s=roof.memory_s,
+            transfer_s=moved.seconds,
+            launch_s=roof.launch_s,
+            total_s=total,
+        )
+
+
+def predict(model: Model, device: Device, plan: Plan) -> Prediction | None:
+    """One plan's prediction. For many plans of one model keep a :class:`Planner`."""
+    return Planner(model).predict(device, plan)
+
+
+def memory(found: Trace, model: Model, device: Device, plan: Plan) -> Memory:
+    """One plan's memory: the host's where it runs on the CPU, else the device's."""
+    if device.kind == "cpu":
+        return on_host(found, model, plan.batch, plan.route)
+    return on_device(found, model, plan.batch, plan.precision, plan.route)
+
+
+def is_fused(plan: Plan) -> bool:
+    """Whether the route's compiler runs element-wise nodes inside the kernel before them; PyTorch's eager does not."""
+    if plan.route.startswith("torch"):
+        return plan.options.get("mode") == "compile"
+    return True
+
+
+__all__ = ["Planner", "Precision", "is_fused", "memory", "predict"]
