@@ -1,0 +1,66 @@
+"""An integrated GPU beside a card: does HIP take the card?"""
+
+from __future__ import annotations
+
+from wavefit.device import kfd
+from wavefit.doctor import kernel
+from wavefit.doctor.machine import Machine
+from wavefit.schema import Device, Finding, Fix
+
+CHECK = "integrated_beside_discrete"
+_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
+
+def check(machine: Machine) -> list[Finding]:
+    """HIP does not put the faster GPU first, and a library without kernels for the integrated one fails on it.
+
+    Sources: ROCm docs, "GPU isolation techniques" (HIP_VISIBLE_DEVICES takes HIP's index; on Linux
+    ROCR_VISIBLE_DEVICES hides a GPU from all of ROCm); ROCm issue 1686 (index = KFD node less 1, crash without it).
+    """
+    gpus = [gpu for gpu in kernel.gpus(machine) if kernel.driver(gpu) == "amdgpu"]
+    integrated = [gpu for gpu in gpus if gpu.integrated]
+    cards = [gpu for gpu in gpus if gpu.integrated is False]
+    if not integrated or not cards:
+        return []
+    environ = machine.process.environ if machine.process is not None else {}
+    asked = [(name, environ[name]) for name in _VARIABLES if environ.get(name)]
+    indices = [index for card in cards if (index := hip_index(machine, card)) is not None]
+    if asked:
+        return [
+            _finding(
+                "ok", f"{asked[0][0]}={asked[0][1]} says which GPU HIP takes", evidence=("the environment",)
+            )
+        ]
+    return [_note(machine, integrated[0], cards[0], indices)]
+
+
+def hip_index(machine: Machine, gpu: Device) -> int | None:
+    """The index by which HIP calls a GPU: as a runtime said it, else its place among KFD's GPUs, which ROCm follows."""
+    for runtime in gpu.runtimes:
+        if runtime.name == "hip" and runtime.index is not None:
+            return runtime.index
+    order = [each.pci_address for each in kfd.gpus(machine.root)]
+    return order.index(gpu.pci_address) if gpu.pci_address in order else None
+
+
+def _note(machine: Machine, integrated: Device, card: Device, indices: list[int]) -> Finding:
+    value = ",".join(map(str, indices)) or "INDEX"
+    order = [f"HIP's index of {kernel.called(gpu)}: {hip_index(machine, gpu)}" for gpu in (integrated, card)]
+    return _finding(
+        "note",
+        f"{kernel.called(integrated)} is integrated and stands beside {kernel.called(card)}: say which one HIP takes",
+        evidence=tuple(order),
+        cause="HIP takes the first GPU, whatever its speed, and many libraries have no kernels for integrated ones",
+        fixes=(
+            Fix(command=f"export HIP_VISIBLE_DEVICES={value}", why="in the shell that starts the program"),
+            Fix(
+                command=f"export ROCR_VISIBLE_DEVICES={value}",
+                why="in its place, hides the other from all of ROCm",
+            ),
+        ),
+        verify=f"HIP_VISIBLE_DEVICES={value} rocminfo | grep -E 'Marketing Name|gfx'",
+    )
+
+
+def _finding(status: str, title: str, **known: object) -> Finding:
+    return Finding(check=CHECK, layer="runtime", status=status, title=title, **known)  # type: ignore[arg-type]

@@ -1,0 +1,108 @@
+"""Does this kernel's amdgpu offer the GPU for compute?"""
+
+from __future__ import annotations
+
+from wavefit.device.versions import versions
+from wavefit.doctor import kernel
+from wavefit.doctor.container import container
+from wavefit.doctor.machine import Machine
+from wavefit.schema import Device, Finding, Fix
+
+# Messages of amdgpu_amdkfd_device_probe() and, later, kgd2kfd_probe(): drivers/gpu/drm/amd/amdkfd/kfd_device.c.
+_NOT_SUPPORTED = r"(kfd not supported on this asic|not supported in kfd)"
+_ATOMICS = r"pci rejects atomics"
+
+# Kernels from which on a target is said to be stable for compute, where amdgpu is the kernel's own.
+# gfx1151: github.com/kyuz0/amd-strix-halo-toolboxes, README, "Stable Configuration" (a bug below 6.18.4).
+_STABLE_FROM = {"gfx1151": (6, 18, 4)}
+
+
+def check(machine: Machine) -> list[Finding]:
+    """Whether KFD lists a GPU is asked first: that is what the kernel's version decides.
+
+    A container sees of KFD's list only what its cgroup allows (kfd_devcgroup_check_permission() in kfd_priv.h), so
+    nothing is concluded there.
+    """
+    findings = []
+    for gpu in kernel.gpus(machine):
+        if kernel.driver(gpu) != "amdgpu":
+            continue
+        listed = kernel.computes(machine, gpu)
+        if listed:
+            findings.append(_listed(machine, gpu))
+        elif listed is False and container(machine) is None:
+            findings += _left_out(machine, gpu)
+    return findings
+
+
+def _listed(machine: Machine, gpu: Device) -> Finding:
+    release = kernel.release(machine)
+    running, own = kernel.version(release), "amdgpu" not in versions(machine.root)
+    wanted = _STABLE_FROM.get(gpu.gfx or "")
+    if own and running is not None and wanted is not None and running < wanted:
+        return _finding(
+            "note",
+            f"kernel {release} is known to be unstable with {gpu.gfx} in compute",
+            evidence=("/proc/sys/kernel/osrelease", "amdgpu is the kernel's own"),
+            cause=f"a mend came with Linux {'.'.join(map(str, wanted))}",
+            fixes=(
+                Fix(
+                    command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
+                    why="or any newer kernel",
+                ),
+            ),
+            verify="uname -r",
+        )
+    return _finding(
+        "ok",
+        f"kernel {release or 'of unknown version'} offers {kernel.called(gpu)} for compute",
+        evidence=("/sys/class/kfd/kfd/topology lists it",),
+    )
+
+
+def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
+    log = kernel.log(machine)
+    if log is not None and log.lines(_ATOMICS):
+        return []  # pcie_atomics tells
+    unsupported = log.lines(_NOT_SUPPORTED) if log is not None else []
+    evidence = ["/sys/class/kfd/kfd/topology does not list it"]
+    if log is not None:
+        evidence += [f"{log.source}: {line}" for line in unsupported[:2]]
+    if unsupported:
+        return [
+            _finding(
+                "note",
+                f"the compute driver does not take {kernel.called(gpu)}: Vulkan is the route left",
+                evidence=tuple(evidence),
+                cause=f"kernel {kernel.release(machine)} has no compute for this chip: too old, or too new for it",
+                fixes=(
+                    Fix(
+                        command="pip install 'wavefit[webgpu]'",
+                        why="ONNX Runtime over Vulkan needs no ROCm",
+                        safe=True,
+                    ),
+                ),
+                verify="sudo dmesg | grep -i kfd",
+            )
+        ]
+    return [
+        _finding(
+            "problem",
+            f"amdgpu holds {kernel.called(gpu)}, and the kernel does not offer it for compute",
+            evidence=tuple(evidence),
+            cause=f"kernel {kernel.release(machine)} is older than this chip, or built without CONFIG_HSA_AMD",
+            fixes=(
+                Fix(command="sudo dmesg | grep -iE 'kfd|amdgpu'", why="says why it was left out", safe=True),
+                Fix(command="grep HSA_AMD= /boot/config-$(uname -r)", why="should say y", safe=True),
+                Fix(
+                    command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
+                    why="a newer kernel, on Ubuntu",
+                ),
+            ),
+            verify="grep gfx_target_version /sys/class/kfd/kfd/topology/nodes/*/properties",
+        )
+    ]
+
+
+def _finding(status: str, title: str, **known: object) -> Finding:
+    return Finding(check="kernel_version", layer="driver", status=status, title=title, **known)  # type: ignore[arg-type]
