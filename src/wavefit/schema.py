@@ -68,7 +68,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     index: int | None = None  # of OpenCL within its platform
     platform: str | None = None  # OpenCL's: "AMD Accelerated Parallel Processing", "rusticl"
     partition: int | None = None  # the card's partition that this index is
-    note: str | None = None  # why a runtime that is installed does not answer
+    note: str | None = None  # why it is installed and does not answer, or what renumbers its indices
 
 
 class Partition(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class Partition(Struct, frozen=True, kw_only=True):
     number: int
     compute_units: int | None = None
     memory_bytes: int | None = None
-    unique_id: str | None = None  # hexadecimal; the same in all parts of a card
+    unique_id: str | None = None  # as KFD says it, hexadecimal
 
 
 class Device(Struct, frozen=True, kw_only=True):

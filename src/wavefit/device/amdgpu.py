@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wavefit.device import pci
+from wavefit.device import partitions, pci
 from wavefit.device.files import children, read_int, read_text
 from wavefit.device.versions import amdgpu_driver
 from wavefit.schema import Device, Pool
@@ -29,6 +29,7 @@ def gpus(root: Path) -> list[Device]:
                 integrated=_integrated(folder),
                 pci_address=where,
                 memory=tuple(pools),
+                partition_mode=partitions.mode(folder),
                 driver=amdgpu_driver(root) if hwmon(folder) or pools else None,
             )
         )

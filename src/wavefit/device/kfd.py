@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wavefit.device.files import children, read_int, read_pairs, read_text, to_int
 from wavefit.device.gfx import gfx_name, gfx_of_pci_id
+from wavefit.device.partitions import partitions
 from wavefit.schema import Device, Pool
 
 _AMD = 0x1002
@@ -75,6 +76,7 @@ def _device(nodes: list[tuple[Path, Properties]]) -> Device:
         lds_bytes=lds_kb << 10 if lds_kb else None,
         caches=_caches([path for path, _ in nodes]),
         memory=_heap([path for path, _ in nodes]),
+        partitions=partitions(nodes),
     )
 
 

@@ -69,6 +69,7 @@ def merge(first: Device, second: Device) -> Device:
     )
     known["caches"] = second.caches | first.caches
     known["wave_sizes"] = first.wave_sizes or second.wave_sizes
+    known["partitions"] = first.partitions or second.partitions
     return Device(**known)
 
 
