@@ -9,7 +9,7 @@ from wavefit.plan.memory import Memory, on_device, on_host
 from wavefit.plan.roofline import roofline
 from wavefit.plan.trace import Trace, trace
 from wavefit.plan.transfer import transfer
-from wavefit.schema import Device, Model, Plan, Precision, Prediction
+from wavefit.schema import Device, Model, Plan, Prediction
 
 
 class Planner:
@@ -28,6 +28,14 @@ class Planner:
             except InputError:
                 self._traces[key] = None
         return self._traces[key]
+
+    def explain(self, shapes: Mapping[str, tuple[int, ...]]) -> Trace:
+        """As :meth:`trace`.
+
+        Raises:
+            InputError: the shapes cannot go through the graph; the message says where.
+        """
+        return self.trace(shapes) or trace(self.model, shapes)
 
     def predict(self, device: Device, plan: Plan) -> Prediction | None:
         """Memory and time of one plan; None where the graph cannot be walked at its shapes.
@@ -72,6 +80,3 @@ def is_fused(plan: Plan) -> bool:
     if plan.route.startswith("torch"):
         return plan.options.get("mode") == "compile"
     return True
-
-
-__all__ = ["Planner", "Precision", "is_fused", "memory", "predict"]
