@@ -1,0 +1,95 @@
+"""Takes personal details out of what is recorded: names of the host and of users, addresses, serial numbers, ids."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+
+from wavefit.doctor.machine import Machine
+
+# Words of the kernel's command line that bear on a GPU; the others (disks, hosts, keys) are left out.
+_BOOT = re.compile(
+    r"(amdgpu|amd_iommu|amdttm|drm|ttm|radeon|nouveau|nvidia|intel_iommu|iommu|pci|pcie_aspm|vfio|lockdown|module|mem|"
+    r"swiotlb|hugepages|efi|lsm|selinux|apparmor|video|nomodeset|modprobe|rd\.driver|modules)([.=_]\S*)?$|"
+    r"\S*(blacklist|denylist)=\S*$"
+)
+# Environment variables that a check may ask for.
+_VARIABLES = re.compile(
+    r"(HSA|HIP|ROCR|ROCM|GPU|AMD|MIOPEN|MIGRAPHX|ORT|OCL|OPENCL|PYOPENCL|PYTORCH|TORCH|CUDA|MESA|VK|RUSTICL|POCL)_\w+|"
+    r"PATH|LD_LIBRARY_PATH|container|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR|XDG_CACHE_HOME|HOME|"
+    r"KUBERNETES_SERVICE_HOST|(APPTAINER|SINGULARITY)_CONTAINER|WSL_DISTRO_NAME"
+)
+_NAMING = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "WSL_DISTRO_NAME")
+_SERIAL_LINE = re.compile(r"^(unique_id|serial\w*|Serial|product_uuid|board_serial)\b.*\n?", re.MULTILINE)
+_PATTERNS = (
+    (re.compile(r"/(home|Users)/[^/\s:;,\"']+"), r"/\1/user"),
+    (re.compile(r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "UUID"),
+    (re.compile(r"\b[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}\b"), "MAC"),
+    (re.compile(r"\b[0-9a-f]{24,64}\b"), "ID"),  # of a container
+    (re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b(?!\.)"), "IP"),
+    (re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+\w"), "MAIL"),
+)
+_SHARED_NAMES = frozenset(
+    ("root", "user", "home", "localhost", "ubuntu", "debian", "fedora", "linux", "amd", "gpu")
+)
+
+
+class Scrubber:
+    """Scrubs texts of one machine.
+
+    Args:
+        names: names to take out wherever they stand alone, as "NAME".
+    """
+
+    def __init__(self, names: frozenset[str]) -> None:
+        found = sorted((re.escape(name) for name in names if len(name) > 1), key=len, reverse=True)
+        self._names = (
+            re.compile(rf"(?<![A-Za-z0-9])({'|'.join(found)})(?![A-Za-z0-9])", re.I) if found else None
+        )
+
+    def text(self, text: str) -> str:
+        """Free text: a log, a path, a variable's value."""
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return self._names.sub("NAME", text) if self._names is not None else text
+
+    def file(self, path: str, text: str) -> str:
+        """A file's content, by what its path says it is."""
+        if path == "proc/cmdline":
+            return " ".join(word for word in text.split() if _BOOT.match(word)) + "\n"
+        text = _SERIAL_LINE.sub("", text)
+        if path.startswith(("sys/", "opt/")) or path in ("proc/cpuinfo", "proc/meminfo", "etc/os-release"):
+            return text  # the kernel's and the vendor's own words
+        if "modprobe.d" in path or path.startswith("etc/ld.so.conf.d"):
+            text = re.sub(r"#.*", "", text)
+        return self.text(text)
+
+    def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables that a check may ask for."""
+        kept = {name: value for name, value in environ.items() if _VARIABLES.fullmatch(name)}
+        return {name: "set" if name in _NAMING else self.text(value) for name, value in kept.items()}
+
+
+def scrubber(machine: Machine) -> Scrubber:
+    """For this machine with its names; a recorded one has none left to look for but those in its own files."""
+    names = set()
+    if machine.live:
+        names |= {socket.gethostname(), socket.gethostname().partition(".")[0]}
+        names |= {
+            os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME")
+        }
+        names |= _logins()
+    for path in ("/etc/hostname", "/proc/sys/kernel/hostname"):
+        names.add(machine.read(path) or "")
+    return Scrubber(frozenset(name for name in names if name.lower() not in _SHARED_NAMES))
+
+
+def _logins() -> set[str]:
+    """The names of people's accounts: from 1000 on. Source: login.defs(5), UID_MIN."""
+    try:
+        import pwd
+    except ImportError:
+        return set()
+    return {entry.pw_name for entry in pwd.getpwall() if 1000 <= entry.pw_uid < 60000}
