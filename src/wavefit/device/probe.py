@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from wavefit.device import amdgpu, kfd, nvidia, pci, windows
+from wavefit.device.catalogue import fill
 from wavefit.device.cpu import cpu
 from wavefit.device.gfx import gfx_of_pci_id, is_integrated
 from wavefit.device.system import machine
@@ -86,7 +87,7 @@ def _finish(device: Device, name: str, system: str | None) -> Device:
     """What follows from all sources together."""
     gfx = device.gfx or gfx_of_pci_id(device.pci_id)
     integrated = device.integrated if device.integrated is not None else is_integrated(gfx, device.pci_id)
-    return msgspec.structs.replace(
+    finished = msgspec.structs.replace(
         device,
         id=name,
         gfx=gfx,
@@ -94,6 +95,7 @@ def _finish(device: Device, name: str, system: str | None) -> Device:
         link=None if integrated else device.link,  # an APU's link is inside the chip
         machine=system,
     )
+    return fill(finished)
 
 
 def _pci_order(device: Device) -> tuple[bool, list[int]]:
