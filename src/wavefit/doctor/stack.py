@@ -1,0 +1,249 @@
+"""The stack as it is, from the application down to the hardware, so that a newcomer sees where it breaks."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from typing import Literal
+
+from wavefit import __version__
+from wavefit.device import versions
+from wavefit.device.files import children
+from wavefit.device.ort_builds import BUILDS
+from wavefit.device.system import kernel
+from wavefit.doctor import libraries
+from wavefit.doctor.installed import installed, packages, rocm_version
+from wavefit.doctor.machine import Machine
+from wavefit.doctor.nodes import nodes
+from wavefit.schema import Device, Finding, Layer, Part, Struct
+
+State = Literal["ok", "missing", "broken", "unused", "unknown"]
+
+LAYERS: tuple[Layer, ...] = ("application", "framework", "runtime", "driver", "hardware")
+"""From top to bottom."""
+
+
+class Examination(Struct, frozen=True, kw_only=True):
+    """What the doctor ends with; ``doctor --json`` prints it."""
+
+    wavefit: str
+    machine: str | None  # operating system and kernel
+    python: str | None
+    usable: bool  # no GPU that is here has a problem
+    sentence: str
+    stack: tuple[Part, ...]
+    findings: tuple[Finding, ...]
+
+
+def examination(machine: Machine, findings: Iterable[Finding]) -> Examination:
+    """The findings with the stack around them."""
+    known = tuple(findings)
+    return Examination(
+        wavefit=__version__,
+        machine=machine.devices[0].machine,
+        python=machine.process.python if machine.process is not None else None,
+        usable=not any(finding.status == "problem" for finding in known),
+        sentence=_sentence(machine, known),
+        stack=stack(machine),
+        findings=known,
+    )
+
+
+def _sentence(machine: Machine, findings: tuple[Finding, ...]) -> str:
+    problems = [finding for finding in findings if finding.status == "problem"]
+    gpus = [device for device in machine.devices if device.kind == "gpu"]
+    if problems:
+        number = "One problem stands" if len(problems) == 1 else f"{len(problems)} problems stand"
+        deepest = max(problems, key=lambda each: LAYERS.index(each.layer) if each.layer in LAYERS else 0)
+        return f"{number} in the way; the deepest is in the layer {deepest.layer!r}: {deepest.title}."
+    if not gpus:
+        return f"No GPU is visible here, which is no error: {_without_gpu(machine)}."
+    if not machine.amd_gpus:
+        return "No AMD GPU is visible here; what is here serves for comparison."
+    return "Nothing was found that keeps the AMD GPU from being used."
+
+
+def _without_gpu(machine: Machine) -> str:
+    found = packages(machine)
+    ways = []
+    if any(name in found for name in BUILDS):
+        ways.append("models run on the CPU with ONNX Runtime")
+    if "pyopencl" in found and ("pocl-binary-distribution" in found or _opencl_drivers(machine)):
+        ways.append("OpenCL kernels run on the CPU")
+    if not ways:
+        return "pip install 'wavefit[cpu]' lets models run on the CPU"
+    return " and ".join(ways)
+
+
+def stack(machine: Machine) -> tuple[Part, ...]:
+    """Every layer's parts, from top to bottom."""
+    return (
+        *_application(machine),
+        *_framework(machine),
+        *_runtime(machine),
+        *_driver(machine),
+        *_hardware(machine),
+    )
+
+
+def _application(machine: Machine) -> list[Part]:
+    python = machine.process.python if machine.process is not None else None
+    return [
+        Part(layer="application", name="wavefit", version=__version__, state="ok"),
+        Part(layer="application", name="Python", version=python, state="ok" if python else "unknown"),
+    ]
+
+
+def _framework(machine: Machine) -> list[Part]:
+    found = packages(machine)
+    builds = [name for name in BUILDS if name in found]
+    parts = [_torch(machine)]
+    for name in builds:
+        state: State = "ok" if len(builds) == 1 else "broken"
+        detail = "" if len(builds) == 1 else "shares its folder with another build"
+        parts.append(Part(layer="framework", name=name, version=found[name], state=state, detail=detail))
+    if not builds:
+        parts.append(Part(layer="framework", name="ONNX Runtime", state=_absent(machine)))
+    for name in ("onnxruntime-ep-webgpu", "pyopencl"):
+        if name in found:
+            parts.append(Part(layer="framework", name=name, version=found[name], state="ok"))
+    return parts
+
+
+def _absent(machine: Machine) -> State:
+    return "unknown" if machine.process is None else "missing"
+
+
+def _torch(machine: Machine) -> Part:
+    build = installed(machine).build
+    if build is None:
+        return Part(layer="framework", name="PyTorch", state=_absent(machine))
+    fits = not machine.amd_gpus or build.kind == "ROCm"
+    return Part(
+        layer="framework",
+        name="PyTorch",
+        version=build.version,
+        state="ok" if fits else "unused",
+        detail=f"{build.kind} build" + ("" if fits else ", which cannot use the AMD GPU"),
+    )
+
+
+def _runtime(machine: Machine) -> list[Part]:
+    return [_hip(machine), _opencl(machine), _vulkan(machine)]
+
+
+def _hip(machine: Machine) -> Part:
+    version = versions.rocm(machine.root)
+    hip = libraries.versions(machine, "libamdhip64.so")
+    build, wheel = installed(machine).build, rocm_version(machine)
+    if hip or version:
+        detail = hip[0] if hip else "no libamdhip64.so"
+        return Part(
+            layer="runtime",
+            name="HIP (ROCm)",
+            version=version,
+            state="ok" if hip else "broken",
+            detail=detail,
+        )
+    if build is not None and build.hip:
+        return Part(
+            layer="runtime", name="HIP (ROCm)", version=build.hip, state="ok", detail="in PyTorch's wheel"
+        )
+    if wheel:
+        return Part(layer="runtime", name="HIP (ROCm)", version=wheel, state="ok", detail="installed by pip")
+    return Part(layer="runtime", name="HIP (ROCm)", state=_needed(machine))
+
+
+def _needed(machine: Machine) -> State:
+    return "missing" if machine.amd_gpus else "unused"
+
+
+def _opencl(machine: Machine) -> Part:
+    found = _opencl_drivers(machine)
+    if "pocl-binary-distribution" in packages(machine):
+        found.append("PoCL from pip")
+    state: State = "ok" if found else _needed(machine)
+    return Part(layer="runtime", name="OpenCL", state=state, detail=", ".join(found))
+
+
+def _opencl_drivers(machine: Machine) -> list[str]:
+    """Source of the folder: Khronos, OpenCL ICD loader, "Registering ICDs"."""
+    return [path.stem for path in children(machine.root / "etc/OpenCL/vendors", r".+\.icd")]
+
+
+def _vulkan(machine: Machine) -> Part:
+    """Source of the folders: Khronos, Vulkan loader, "Driver Discovery on Linux"."""
+    names = [
+        path.stem
+        for folder in ("usr/share/vulkan/icd.d", "etc/vulkan/icd.d")
+        for path in children(machine.root / folder, r".+\.json")
+    ]
+    found = list(dict.fromkeys(name.partition(".")[0].removesuffix("_icd") for name in names))
+    state: State = "ok" if "radeon" in found or (found and not machine.amd_gpus) else _needed(machine)
+    return Part(layer="runtime", name="Vulkan", state=state, detail=", ".join(found))
+
+
+def _driver(machine: Machine) -> list[Part]:
+    parts = [Part(layer="driver", name=_system(machine), version=kernel(machine.root), state="ok")]
+    loaded = versions.amdgpu_driver(machine.root)
+    if not machine.amd_gpus:
+        return [*parts, Part(layer="driver", name="amdgpu", state="unused")]
+    if loaded is None:
+        return [*parts, Part(layer="driver", name="amdgpu", state=_if_linux(machine))]
+    version = loaded.partition(" ")[2]
+    own = f"the kernel's own, {kernel(machine.root)}" if version == "in-tree" else "from ROCm's packages"
+    parts.append(Part(layer="driver", name="amdgpu", version=version, state="ok", detail=own))
+    return [*parts, _kfd(machine)]
+
+
+def _system(machine: Machine) -> str:
+    return platform.system() if machine.live else "Linux"
+
+
+def _if_linux(machine: Machine) -> State:
+    return "missing" if _system(machine) == "Linux" else "unused"
+
+
+def _kfd(machine: Machine) -> Part:
+    node = nodes(machine, ["/dev/kfd"]).get("/dev/kfd")
+    if node is None:
+        return Part(layer="driver", name="/dev/kfd", state="unknown")
+    if node.errno == 0:
+        return Part(layer="driver", name="/dev/kfd", state="ok", detail="opens")
+    return Part(
+        layer="driver", name="/dev/kfd", state="broken", detail=f"does not open: {_error(node.errno)}"
+    )
+
+
+def _error(number: int) -> str:
+    import errno
+    import os
+
+    if number < 0:
+        return "it hangs"
+    return f"{errno.errorcode.get(number, number)}, {os.strerror(number)}"
+
+
+def _hardware(machine: Machine) -> list[Part]:
+    return [_device(device) for device in machine.devices]
+
+
+def _device(device: Device) -> Part:
+    name = device.name or f"{(device.vendor or '').upper()} {device.kind.upper()}".strip()
+    if device.kind == "cpu":
+        memory = next((pool.total_bytes for pool in device.memory if pool.name == "ram"), None)
+        threads = f"{device.threads} threads" if device.threads else ""
+        return Part(layer="hardware", name=name, state="ok", detail=_joined(threads, _gib(memory)))
+    where = {True: "integrated", False: "discrete", None: ""}[device.integrated]
+    memory = next((pool.total_bytes for pool in device.memory if pool.name == "vram"), None)
+    state: State = "ok" if device.driver else "broken"
+    detail = _joined(device.id, where, _gib(memory), "" if device.driver else "no driver holds it")
+    return Part(layer="hardware", name=name, version=device.gfx or device.pci_id, state=state, detail=detail)
+
+
+def _gib(value: int | None) -> str:
+    return "" if value is None else f"{value / 2**30:.1f} GiB"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
