@@ -1,0 +1,100 @@
+"""wavefit explain: what an error message means, and what mends it on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from wavefit.errors import InputError
+
+if TYPE_CHECKING:
+    from wavefit.doctor.explain import Answer, Explanation
+
+_UNKNOWN = 1
+
+
+def command(
+    words: list[str] = typer.Argument(
+        None, metavar="[TEXT]", help="The error text, or a log file; without it standard input is read."
+    ),
+    root: Path = typer.Option(
+        Path("/"), "--root", help="Take the facts of a recorded machine (sys, proc, etc) instead of this one."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print the answer as JSON."),
+) -> None:
+    """Name the cause and the fix of an error message from ROCm, PyTorch, ONNX Runtime, Docker or the kernel."""
+    from wavefit.doctor.explain import explain
+    from wavefit.doctor.machine import Machine, this_process
+    from wavefit.schema import pretty
+
+    if root != Path("/") and not root.is_dir():
+        raise InputError(f"--root {root} is no folder", "give the folder of a recorded machine")
+    text, cut = _text(words or [])
+    answer = explain(text, Machine(root, this_process() if root == Path("/") else None))
+    if as_json:
+        typer.echo(pretty(answer))
+    else:
+        _show(answer, cut)
+    if not answer.known:
+        raise typer.Exit(_UNKNOWN)
+
+
+def _text(words: list[str]) -> tuple[str, bool]:
+    """The text that was meant, and whether the middle of it was left out."""
+    from wavefit.doctor.explain_text import decode, read
+
+    if words and words != ["-"]:
+        path = Path(words[0])
+        if len(words) > 1 or len(words[0]) > 4096 or "\n" in words[0] or not _is_file(path):
+            return " ".join(words), False
+        with path.open("rb") as file:
+            data, cut = read(file)
+        return decode(data), cut
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(
+            "there is no error text", 'give it as wavefit explain "TEXT", or pipe a log into wavefit explain'
+        )
+    data, cut = read(sys.stdin.buffer)
+    return decode(data), cut
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _show(answer: Answer, cut: bool) -> None:
+    if cut:
+        typer.echo("Only the beginning and the end of this long text were read.\n")
+    if not answer.known:
+        typer.echo(
+            "This error is not known to wavefit.\n"
+            f"  wavefit doctor                checks this machine from the application down to the hardware\n"
+            f"  {answer.collect}   records its state, personal details left out, for a report\n"
+            "Give the whole log, not its last line: the first error in it is mostly the cause."
+        )
+        return
+    first, *others = answer.known
+    _show_one(first)
+    if others:
+        typer.echo("\nAlso in this text, and perhaps only what follows from it:")
+    for other in others:
+        typer.echo(f"\n{other.area}: {other.title}\n  in: {other.line}")
+        typer.echo(f"  {other.cause}")
+        if other.fixes:
+            typer.echo(f"    {other.fixes[0].command}")
+
+
+def _show_one(found: Explanation) -> None:
+    typer.echo(f"{found.area}: {found.title}\n  in: {found.line}")
+    typer.echo(f"\nCause{' on this machine' if found.machine else ''}: {found.cause}\n\nFix:")
+    for fix in found.fixes:
+        typer.echo(f"  {fix.command}")
+        if fix.why:
+            typer.echo(f"      {fix.why}")
+    typer.echo(f"\nThen check: {found.verify}\nSource: {found.source}")
