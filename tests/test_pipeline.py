@@ -76,13 +76,19 @@ def test_a_record_holds_what_a_reader_needs(model: Path, tmp_path: Path) -> None
 
 def test_the_same_order_again_measures_nothing_again(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "net.wavefit"
-    _, first = optimize(order(model, folder, batches=(1, 2)), Notes())
+    _, first = optimize(order(model, folder), Notes())
     notes = Notes()
-    _, second = optimize(order(model, folder, batches=(1, 2, 4)), notes)
-    assert [again for _, again in notes.records[:2]] == [True, True]
-    assert second[:2] == first
-    assert len(notes.records) == 3
-    assert not notes.records[2][1]
+    _, second = optimize(order(model, folder, batches=(1, 2)), notes)
+    assert second[0] == first[0]
+    assert notes.records == [("ort_cpu fp32 batch 1", True), ("ort_cpu fp32 batch 2", False)]
+
+
+def test_a_prediction_stands_beside_what_was_measured(model: Path, tmp_path: Path) -> None:
+    _, (record,) = optimize(order(model, tmp_path / "net.wavefit"), Notes())
+    assert record.plan.predicted is not None
+    assert record.plan.predicted.peak_bytes is not None
+    assert record.measurement is not None
+    assert record.measurement.host_peak_bytes is not None
 
 
 def test_another_model_in_the_same_folder_is_measured_anew(model: Path, tmp_path: Path) -> None:

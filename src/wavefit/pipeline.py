@@ -25,6 +25,7 @@ from wavefit.device.probe import probe
 from wavefit.errors import InputError, RouteError
 from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
+from wavefit.plan.predict import Planner
 from wavefit.report.page import render
 from wavefit.schema import (
     Bundle,
@@ -222,6 +223,7 @@ class _Trials:
         self._journal = journal
         self._work = work
         self._progress = progress
+        self._planner = Planner(model)
 
     def sweep(self, first: Plan, device: Device) -> None:
         """Tries one way to run the model at every batch, until that is no longer worthwhile."""
@@ -231,7 +233,8 @@ class _Trials:
             if reason is not None:
                 self.skipped.append(Skipped(plan=plan, reason=reason))
                 continue
-            record = self._record(plan, device)
+            predicted = self._planner.predict(device, plan)
+            record = self._record(replace(plan, predicted=predicted), device)
             done.append(record)
             self.records.append(record)
 
