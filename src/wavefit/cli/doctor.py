@@ -30,7 +30,7 @@ class DoctorOptions:
         list[str] | None, typer.Option(metavar="NAME", help="Only this check (may be repeated).")
     ] = None
     selftest: Annotated[
-        bool, typer.Option("--selftest/--no-selftest", help="Multiply two matrices on every runtime.")
+        bool, typer.Option("--selftest/--no-selftest", help="Multiply matrices on every runtime, last.")
     ] = True
     fix: Annotated[bool, typer.Option("--fix", help="Run the safe fixes, each after a question.")] = False
     root: Annotated[

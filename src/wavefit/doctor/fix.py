@@ -45,20 +45,25 @@ def apply(
     done: list[Done] = []
     tried: set[str] = set()
     for finding in findings:
+        by_hand = False
         for fix in finding.fixes if finding.status != "ok" else ():
             if fix.command in tried:
                 continue
             tried.add(fix.command)
-            done.append(_one(finding, fix, ask, say))
+            by_hand = by_hand or not may_run(fix)
+            if by_hand:  # what follows a step that nobody has taken yet waits for it
+                say(f"to run by hand: {fix.command}")
+                done.append(Done(fix.command, "printed"))
+                continue
+            done.append(_offer(finding, fix, ask, say))
             if done[-1].outcome == "failed":
                 return done
     return done
 
 
-def _one(finding: Finding, fix: Fix, ask: Callable[[Finding, Fix], bool], say: Callable[[str], None]) -> Done:
-    if not may_run(fix):
-        say(f"to run by hand: {fix.command}")
-        return Done(fix.command, "printed")
+def _offer(
+    finding: Finding, fix: Fix, ask: Callable[[Finding, Fix], bool], say: Callable[[str], None]
+) -> Done:
     if not ask(finding, fix):
         return Done(fix.command, "declined")
     code = subprocess.run(fix.command, shell=True, check=False).returncode  # it has pipes and variables

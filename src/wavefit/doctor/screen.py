@@ -53,15 +53,18 @@ def _grid(*widths: int) -> Table:
 
 def _stack(examination: Examination) -> Table:
     table = _grid(11, 7)
-    for layer in LAYERS:
-        shown = layer
-        for part in (part for part in examination.stack if part.layer == layer):
-            table.add_row(_text(shown, "bold"), _text(part.state, _STATES[part.state]), _text(_line(part)))
-            shown = ""  # type: ignore[assignment]
+    for layer in (*LAYERS, "environment"):
+        rows = [
+            (_text(part.state, _STATES[part.state]), _text(_line(part)))
+            for part in examination.stack
+            if part.layer == layer
+        ]
         broken = sum(each.layer == layer and each.status == "problem" for each in examination.findings)
         if broken:
             said = "1 problem, see below" if broken == 1 else f"{broken} problems, see below"
-            table.add_row(_text(""), _text("broken", _STATES["broken"]), _text(f"<- {said}", "bold red"))
+            rows.append((_text("broken", _STATES["broken"]), _text(f"<- {said}", "bold red")))
+        for number, row in enumerate(rows):
+            table.add_row(_text("" if number else layer, "bold"), *row)
     return table
 
 
@@ -74,9 +77,9 @@ def _finding(finding: Finding) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    heading = Text.assemble(
-        (finding.status, _STYLES[finding.status]), f"  {finding.title}", (f"  [{finding.check}]", "dim")
-    )
+    heading = _grid(len(finding.status))
+    title = Text.assemble((finding.title, "bold"), (f"  [{finding.check}]", "dim"))
+    heading.add_row(_text(finding.status, _STYLES[finding.status]), title)
     table = _grid(1, 6)
     for number, line in enumerate(finding.evidence):
         table.add_row("", _text("" if number else "seen", "dim"), _text(line))

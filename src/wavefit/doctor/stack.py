@@ -22,6 +22,15 @@ State = Literal["ok", "missing", "broken", "unused", "unknown"]
 LAYERS: tuple[Layer, ...] = ("application", "framework", "runtime", "driver", "hardware")
 """From top to bottom."""
 
+_FROM_THE_BOTTOM: tuple[Layer, ...] = (
+    "hardware",
+    "driver",
+    "environment",
+    "runtime",
+    "framework",
+    "application",
+)
+
 
 class Examination(Struct, frozen=True, kw_only=True):
     """What the doctor ends with; ``doctor --json`` prints it."""
@@ -36,8 +45,8 @@ class Examination(Struct, frozen=True, kw_only=True):
 
 
 def examination(machine: Machine, findings: Iterable[Finding]) -> Examination:
-    """The findings with the stack around them."""
-    known = tuple(findings)
+    """The findings, those of the lowest layer first, with the stack around them."""
+    known = tuple(sorted(findings, key=lambda each: _FROM_THE_BOTTOM.index(each.layer)))
     return Examination(
         wavefit=__version__,
         machine=machine.devices[0].machine,
@@ -54,8 +63,8 @@ def _sentence(machine: Machine, findings: tuple[Finding, ...]) -> str:
     gpus = [device for device in machine.devices if device.kind == "gpu"]
     if problems:
         number = "One problem stands" if len(problems) == 1 else f"{len(problems)} problems stand"
-        deepest = max(problems, key=lambda each: LAYERS.index(each.layer) if each.layer in LAYERS else 0)
-        return f"{number} in the way; the deepest is in the layer {deepest.layer!r}: {deepest.title}."
+        start = "" if len(problems) == 1 else " Begin with the lowest:"
+        return f"{number} in the way.{start} {problems[0].title}."
     if not gpus:
         return f"No GPU is visible here, which is no error: {_without_gpu(machine)}."
     if not machine.amd_gpus:

@@ -69,7 +69,7 @@ def _no_provider(name: str, version: str) -> Finding:
         Fix(
             command=f"pip install 'wavefit[{extra}]'",
             why="any GPU with Vulkan or Direct3D 12",
-            safe=not windows,
+            safe=not windows and name == "onnxruntime",
         )
     ]
     if windows or name != "onnxruntime":
