@@ -92,6 +92,7 @@ class Device(Struct, frozen=True, kw_only=True):
     pci_id: str | None = None  # "1002:15bf"
     pci_address: str | None = None  # "0000:03:00.0"
     compute_units: int | None = None  # CUs; cores on a CPU
+    clock_hz: float | None = None  # highest compute clock that the driver names
     threads: int | None = None  # hardware threads of a CPU
     wave_sizes: tuple[int, ...] = ()
     lds_bytes: int | None = None  # local memory that one work-group may take

@@ -61,6 +61,7 @@ def _device(nodes: list[tuple[Path, Properties]]) -> Device:
     device = properties.get("device_id")
     pci_id = f"{_AMD:04x}:{device:04x}" if device and properties.get("vendor_id", _AMD) == _AMD else None
     lds_kb, wave = properties.get("lds_size_in_kb"), properties.get("wave_front_size")
+    clock_mhz = properties.get("max_engine_clk_fcompute")
     name = read_text(node / "name")
     return Device(
         id="",
@@ -72,6 +73,7 @@ def _device(nodes: list[tuple[Path, Properties]]) -> Device:
         pci_id=pci_id,
         pci_address=_address(properties),
         compute_units=_sum([_compute_units(each) for _, each in nodes]),
+        clock_hz=clock_mhz * 1e6 if clock_mhz else None,
         wave_sizes=(wave,) if wave else (),
         lds_bytes=lds_kb << 10 if lds_kb else None,
         caches=_caches([path for path, _ in nodes]),
