@@ -35,7 +35,7 @@ class Target(Struct, frozen=True, kw_only=True):
     bf16: bool  # any bf16 arithmetic: dot product, matrix or packed
     flops: dict[Rate, int]  # operations a clock and CU, a multiply-add counts as 2; absent: not known
     source: tuple[str, ...]
-    flops_source: tuple[str, ...]
+    flops_source: dict[Rate, str]  # of each figure in ``flops``
 
 
 class Product(Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class _Family(_Strict, frozen=True, forbid_unknown_fields=True, kw_only=True):
     bf16: bool
     flops: dict[Rate, int] = {}
     source: _Sources
-    flops_source: _Sources = ()
+    flops_source: dict[Rate, str] = {}
 
 
 class _Target(_Strict, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -115,7 +115,7 @@ class _Target(_Strict, frozen=True, forbid_unknown_fields=True, kw_only=True):
     dot: tuple[str, ...] | None = None
     flops: dict[Rate, int] = {}
     source: _Sources
-    flops_source: _Sources = ()
+    flops_source: dict[Rate, str] = {}
 
 
 class _Product(_Strict, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -188,7 +188,9 @@ def _target(gfx: str, given: _Target, file: _File) -> Target:
     if given.family not in file.family:
         raise ValueError(f"{gfx}: there is no family {given.family}")
     family = file.family[given.family]
-    flops = family.flops | given.flops
+    flops, flops_source = family.flops | given.flops, family.flops_source | given.flops_source
+    if flops.keys() != flops_source.keys():
+        raise ValueError(f"{gfx}: flops and flops_source differ in their keys")
     return Target(
         gfx=gfx,
         architecture=family.architecture,
@@ -206,7 +208,7 @@ def _target(gfx: str, given: _Target, file: _File) -> Target:
         bf16=family.bf16,
         flops=flops,
         source=_sources(gfx, family.source + given.source, file),
-        flops_source=_sources(gfx, family.flops_source + given.flops_source, file) if flops else (),
+        flops_source={rate: _sources(gfx, (key,), file)[0] for rate, key in flops_source.items()},
     )
 
 

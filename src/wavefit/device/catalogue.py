@@ -191,6 +191,9 @@ def _peaks(device: Device, facts: Target | None, known: Product | None) -> dict[
     if facts is None or device.compute_units is None:
         return {}
     alike = [each for each in products() if device.pci_id in each.pci_ids and _fits(each, device)]
+    if not alike and device.clock_hz is not None:
+        driver = "highest compute clock that the driver names"
+        return peaks.computed(facts, device.compute_units, device.clock_hz, driver)
     if not alike:
         return {}
     slowest = min(alike, key=lambda each: each.boost_hz)

@@ -17,11 +17,9 @@ def of_product(product: Product, target: Target | None) -> dict[str, Figure]:
     units = product.compute_units // product.gpus
     found = {}
     if target is not None:
-        clock = f"its boost clock ({product.source[0]})"
-        found = computed(target, units, product.boost_hz, clock)
+        found = computed(target, units, product.boost_hz, f"boost clock of the {product.name}")
     for rate, value in product.peaks.items():
-        source = f"{product.name}, published: {'; '.join(product.source)}"
-        found[rate] = Figure(value=value / product.gpus, unit=_unit(rate), source=source)
+        found[rate] = Figure(value=value / product.gpus, unit=_unit(rate), source=_published(product))
     return found | bandwidth(product)
 
 
@@ -30,12 +28,11 @@ def computed(
 ) -> dict[str, Figure]:
     """CUs x operations a clock and CU x clock, for every rate that the target's entry knows."""
     clock = f"{clock_hz / 1e9:.4g} GHz, {clock_source}"
-    sources = "; ".join(target.flops_source)
     return {
         rate: Figure(
             value=compute_units * operations * clock_hz,
             unit=_unit(rate),
-            source=f"{compute_units} CUs x {operations} a clock ({sources}) x {clock}",
+            source=f"{compute_units} CUs x {operations} a clock ({target.flops_source[rate]}) x {clock}",
         )
         for rate, operations in target.flops.items()
     }
@@ -46,8 +43,7 @@ def bandwidth(product: Product) -> dict[str, Figure]:
     if product.bandwidth_bytes_per_s is None:
         return {}
     value = product.bandwidth_bytes_per_s / product.gpus
-    source = f"{product.name}, published: {'; '.join(product.source)}"
-    return {"bandwidth": Figure(value=value, unit="B/s", source=source)}
+    return {"bandwidth": Figure(value=value, unit="B/s", source=_published(product))}
 
 
 def agreed(all_peaks: list[Mapping[str, Figure]], tolerance: float = 0.02) -> dict[str, Figure]:
@@ -61,6 +57,11 @@ def agreed(all_peaks: list[Mapping[str, Figure]], tolerance: float = 0.02) -> di
         if figures[-1].value <= figures[0].value * (1 + tolerance):
             found[name] = figures[0]
     return found
+
+
+def _published(product: Product) -> str:
+    """The product and the source that carries its figures; catalogue.toml has the others."""
+    return f"{product.name}: {product.source[0]}"
 
 
 def _unit(rate: str) -> str:
