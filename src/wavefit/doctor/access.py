@@ -69,6 +69,12 @@ def _told(machine: Machine, node: Node, names: str) -> Told:
         return _invalid(machine, names)
     if node.errno == errno.ENOMEM:
         return _no_memory(machine, names)
+    if node.errno == errno.EAGAIN:
+        return (
+            f"{names} is locked while a GPU is reset",
+            "open(2) gives EAGAIN: a GPU hung and is being reset, or its reset never ended",
+            (_LOG, Fix(command="sudo reboot", why="where it stays so for a minute")),
+        )
     if node.errno in (errno.ENODEV, errno.ENXIO):
         return (
             f"{names} leads to no device",
@@ -94,11 +100,11 @@ def _denied(machine: Machine, node: Node, names: str, inside: Container | None) 
     title = f"this process may not open {names}"
     groups = machine.process.groups if machine.process is not None else ()
     if inside is not None:
-        return title, _denied_inside(node, inside, groups), passing(inside, node.gid)
-    if node.mode is not None and node.mode[4:6] != "rw":
+        return title, _denied_inside(node, inside, groups), _let_in(node, inside, groups)
+    if node.mode is not None and (node.mode[4:6] != "rw" or node.gid == 0):
         return (
             title,
-            f"no group may open it ({node.mode}): the rule of udev that gives it to a group is missing",
+            f"no group of users may open it ({node.mode}, gid {node.gid}): udev has no rule that gives it to one",
             _UDEV,
         )
     if node.gid is None or (machine.process is not None and node.gid in groups):
@@ -119,6 +125,24 @@ def _denied_inside(node: Node, inside: Container, groups: tuple[int, ...]) -> st
     if node.gid is not None and node.gid not in groups:
         return f"the node belongs to group {node.gid}, and this process is not in it: names of groups do not count here"
     return f"this {inside.kind} container does not let its processes open the node"
+
+
+def _let_in(node: Node, inside: Container, groups: tuple[int, ...]) -> tuple[Fix, ...]:
+    """Sources: podman-run(1), --device (container_use_devices, the boolean of SELinux); acl(5). Rootless Docker has no
+    keep-groups: there the user who runs it must have the right as a user.
+    """
+    if inside.kind in ("docker", "container") and inside.rootless:
+        why = "on the host, until it is started anew: rootless Docker drops your groups, and keeps rights of your own"
+        return (Fix(command='sudo setfacl -m "u:$USER:rw" /dev/kfd /dev/dri/renderD*', why=why),)
+    if node.gid in groups and node.gid != NOBODY:
+        return (
+            Fix(
+                command="sudo setsebool -P container_use_devices=true",
+                why="on a host with SELinux, such as Fedora",
+            ),
+            Fix(command="podman run --security-opt label=disable ...", why="in its place, for one container"),
+        )
+    return passing(inside, node.gid)
 
 
 _UDEV = (
@@ -206,14 +230,15 @@ def _missing(names: str) -> Told:
 
 
 def _invalid(machine: Machine, names: str) -> Told:
-    """EINVAL is no permission. Seen after a GPU was unplugged, or lent to a virtual machine and taken back: KFD keeps
-    refusing until amdgpu is loaded anew. Source: ROCm issue 4469.
+    """EINVAL is no permission: KFD is locked, or has no GPU. It stays locked after a GPU was unplugged, or lent to a
+    virtual machine and taken back, until amdgpu is loaded anew. Sources: kfd_create_process() in
+    drivers/gpu/drm/amd/amdkfd/kfd_process.c ("KFD is locked! Cannot create process"); ROCm issue 4469.
     """
     lent = [gpu for gpu in kernel.gpus(machine) if kernel.driver(gpu) != "amdgpu"]
     held = f"{kernel.called(lent[0])} is not amdgpu's now" if lent else "a GPU was unbound, unplugged or lent"
     return (
         f"{names} is out of order until amdgpu is loaded anew",
-        f"open(2) gives EINVAL, which is no permission: {held}, and the compute driver stays broken after that",
+        f"open(2) gives EINVAL, which is no permission: {held}, and the compute driver stays locked after that",
         (_LOG, *_RELOAD),
     )
 

@@ -88,8 +88,9 @@ def passing(where: Container, gid: int | None = None) -> tuple[Fix, ...]:
     number = str(gid) if gid is not None and gid != NOBODY else "$(stat -c %g /dev/kfd)"
     nodes = "--device /dev/kfd --device /dev/dri"
     on_host = "start the container anew, on the host"
+    keeps = f"{on_host}; keep-groups needs the runtime crun"
     if where.kind == "podman":
-        return (Fix(command=f"podman run {nodes} --group-add keep-groups IMAGE", why=on_host),)
+        return (Fix(command=f"podman run {nodes} --group-add keep-groups IMAGE", why=keeps),)
     if where.kind == "apptainer":
         return (Fix(command="apptainer exec --rocm IMAGE.sif COMMAND", why=on_host),)
     if where.kind == "lxc":

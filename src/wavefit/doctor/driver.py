@@ -11,7 +11,18 @@ from wavefit.doctor.container import container
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device
 
-Kind = Literal["nomodeset", "blacklist", "secure boot", "dkms", "firmware", "failed", "not loaded"]
+Kind = Literal[
+    "nomodeset",
+    "blacklist",
+    "secure boot",
+    "dkms",
+    "firmware",
+    "too old",
+    "experimental",
+    "no BIOS",
+    "failed",
+    "not loaded",
+]
 
 # kernel/module/main.c (module_blacklist, later module_denylist), modprobe(8) and dracut.cmdline(7)
 _BLACKLISTS = (
@@ -36,6 +47,15 @@ FIRMWARE_FAILED = r"direct firmware load for (amdgpu/\S+) failed with error (-?\
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 DKMS = "/var/lib/dkms/amdgpu"
+
+# What amdgpu says of a GPU that it gives up. Sources, below drivers/gpu/drm/amd/amdgpu: amdgpu_discovery.c, "Failed to
+# add gmc ip block(GC_HWIP:0x...)" for a part of the chip that it does not know; amdgpu_drv.c, "This hardware requires
+# experimental hardware support. See modparam exp_hw_support"; amdgpu_bios.c, "Unable to locate a BIOS ROM".
+_MESSAGES: dict[Kind, str] = {
+    "too old": r"failed to add \S+ ip block",
+    "experimental": r"experimental hardware support|exp_hw_support",
+    "no BIOS": r"unable to locate a bios rom",
+}
 
 
 @dataclass(frozen=True)
@@ -126,7 +146,7 @@ def dkms_module(machine: Machine) -> str | None:
     release = kernel.release(machine)
     if release is None or container(machine) is not None:
         return None
-    for folder in ("updates/dkms", "updates", "extra"):
+    for folder in ("updates/dkms", "updates", "extra", "weak-updates"):
         for path in children(machine.root / f"lib/modules/{release}/{folder}", r"amdgpu\.ko(\.\w+)?"):
             return f"/lib/modules/{release}/{folder}/{path.name}"
     return None
@@ -137,6 +157,8 @@ def dkms_missing(machine: Machine) -> bool:
     release = kernel.release(machine)
     if release is None or container(machine) is not None or not machine.exists(DKMS):
         return False
+    if machine.exists("/sys/module/amdgpu/version"):
+        return False  # the kernel's own module has no version: DKMS's is loaded
     if not machine.live and not machine.exists(f"/lib/modules/{release}"):
         return False  # the modules were not recorded
     return dkms_module(machine) is None
@@ -147,9 +169,13 @@ def _failed(machine: Machine, gpus: tuple[Device, ...]) -> Cause:
     log = kernel.log(machine)
     if log is None:
         return Cause("failed", ("amdgpu is loaded; the kernel's log cannot be read here",))
-    if log.lines(FIRMWARE_FAILED):
-        return Cause("firmware", ())
     addresses = "|".join(gpu.pci_address for gpu in gpus if gpu.pci_address) or "amdgpu"
+    if log.lines(rf"({addresses}).*{FIRMWARE_FAILED}"):
+        return Cause("firmware", ())
+    for kind, pattern in _MESSAGES.items():
+        found = log.lines(pattern)
+        if found:
+            return Cause(kind, ("amdgpu is loaded", f"{log.source}: {found[-1]}"))
     lines = log.lines(rf"({addresses}).*(fatal error|failed|error -\d+)") or log.lines(
         r"amdgpu.*(fatal error|failed)"
     )

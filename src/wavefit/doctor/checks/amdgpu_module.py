@@ -149,6 +149,34 @@ _EXPLAINED: dict[str, tuple[str, tuple[Fix, ...]]] = {
             ),
         ),
     ),
+    "too old": (
+        "this kernel is older than the GPU: its amdgpu does not know a part of the chip",
+        (
+            Fix(
+                command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
+                why="Ubuntu's newer kernel; or ROCm's amdgpu-dkms",
+            ),
+        ),
+    ),
+    "experimental": (
+        "this kernel's support for the GPU is unfinished, and has to be asked for",
+        (
+            Fix(
+                command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
+                why="a newer kernel is better",
+            ),
+            Fix(command="amdgpu.exp_hw_support=1", why="on the kernel's command line takes it as it is"),
+        ),
+    ),
+    "no BIOS": (
+        "amdgpu could not read the card's BIOS: usual where a virtual machine was given the card without it",
+        (
+            Fix(
+                command="virsh edit MACHINE",
+                why="on the host: rom file= in the card's hostdev, with a copy of the card's BIOS",
+            ),
+        ),
+    ),
     "failed": (
         "amdgpu is loaded and could not start the GPU",
         (

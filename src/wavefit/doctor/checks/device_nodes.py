@@ -12,6 +12,10 @@ from wavefit.schema import Finding
 
 CHECK = "device_nodes"
 
+# What /dev/kfd gives where KFD has no GPU at all, by kernel: kernel_version and pcie_atomics say why it has none.
+# Sources: kfd_create_process() in kfd_process.c, "no KFD gpu node! Cannot create process"; ROCm issue 2232 (ENOMEM).
+_NO_GPU = (errno.EINVAL, errno.ENOMEM)
+
 
 def check(machine: Machine) -> list[Finding]:
     """Only GPUs that amdgpu holds have nodes; of the others amdgpu_module tells.
@@ -27,9 +31,14 @@ def check(machine: Machine) -> list[Finding]:
     if not found:
         return []
     inside = container(machine) is not None
+    idle = not inside and all(kernel.computes(machine, gpu) is False for gpu in held)
     alike: dict[tuple[int, int | None], list[nodes.Node]] = defaultdict(list)
     for node in found.values():
-        if node.errno and not (inside and node.errno == errno.ENOENT):
+        if (
+            node.errno
+            and not (inside and node.errno == errno.ENOENT)
+            and not (node.errno in _NO_GPU and idle)
+        ):
             denied = node.errno in (errno.EACCES, errno.EPERM)
             alike[node.errno, node.gid if denied else None].append(node)
     if alike:

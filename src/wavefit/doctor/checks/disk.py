@@ -30,13 +30,12 @@ def examine(cache: Path, least_bytes: int = _LEAST_BYTES) -> Finding:
     there = next(path for path in (cache, *cache.parents) if path.is_dir())
     if not os.access(there, os.W_OK):
         return _note(
-            cache, f"{there} cannot be written", "compiled kernels cannot be kept: each start compiles anew"
+            cache, f"the caches' folder {there} cannot be written", "each start compiles its kernels anew"
         )
     free = shutil.disk_usage(there).free
     if free < least_bytes:
-        return _note(
-            cache, f"{free / (1 << 30):.1f} GiB are free", "caches of compiled kernels may fill the disk"
-        )
+        title = f"only {free / (1 << 30):.1f} GiB are free for caches"
+        return _note(cache, title, "caches of compiled kernels may fill the disk")
     return Finding(
         check="disk",
         layer="environment",
@@ -46,12 +45,12 @@ def examine(cache: Path, least_bytes: int = _LEAST_BYTES) -> Finding:
     )
 
 
-def _note(cache: Path, fact: str, cause: str) -> Finding:
+def _note(cache: Path, title: str, cause: str) -> Finding:
     return Finding(
         check="disk",
         layer="environment",
         status="note",
-        title=f"the caches' folder has no room: {fact}",
+        title=title,
         evidence=(str(cache),),
         cause=cause,
         fixes=(

@@ -23,15 +23,15 @@ def check(machine: Machine) -> list[Finding]:
     if not integrated or not cards:
         return []
     environ = machine.process.environ if machine.process is not None else {}
-    asked = [(name, environ[name]) for name in _VARIABLES if environ.get(name)]
-    indices = [index for card in cards if (index := hip_index(machine, card)) is not None]
-    if asked:
-        return [
-            _finding(
-                "ok", f"{asked[0][0]}={asked[0][1]} says which GPU HIP takes", evidence=("the environment",)
-            )
-        ]
-    return [_note(machine, integrated[0], cards[0], indices)]
+    wanted = [index for card in cards if (index := hip_index(machine, card)) is not None]
+    for name in _VARIABLES:
+        asked = environ.get(name)
+        if asked is not None:
+            chosen = {int(word) for word in asked.split(",") if word.strip().isdecimal()}
+            if chosen and wanted and chosen.isdisjoint(wanted):
+                return [_note(machine, integrated[0], cards[0], wanted, f"{name}={asked} hides the card")]
+            return [_finding("ok", f"{name}={asked} says which GPU HIP takes", evidence=("the environment",))]
+    return [_note(machine, integrated[0], cards[0], wanted)]
 
 
 def hip_index(machine: Machine, gpu: Device) -> int | None:
@@ -43,13 +43,13 @@ def hip_index(machine: Machine, gpu: Device) -> int | None:
     return order.index(gpu.pci_address) if gpu.pci_address in order else None
 
 
-def _note(machine: Machine, integrated: Device, card: Device, indices: list[int]) -> Finding:
+def _note(machine: Machine, integrated: Device, card: Device, indices: list[int], asked: str = "") -> Finding:
     value = ",".join(map(str, indices)) or "INDEX"
     order = [f"HIP's index of {kernel.called(gpu)}: {hip_index(machine, gpu)}" for gpu in (integrated, card)]
     return _finding(
         "note",
         f"{kernel.called(integrated)} is integrated and stands beside {kernel.called(card)}: say which one HIP takes",
-        evidence=tuple(order),
+        evidence=(*order, asked) if asked else tuple(order),
         cause="HIP takes the first GPU, whatever its speed, and many libraries have no kernels for integrated ones",
         fixes=(
             Fix(command=f"export HIP_VISIBLE_DEVICES={value}", why="in the shell that starts the program"),

@@ -66,7 +66,9 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
         return []  # pcie_atomics tells
     unsupported = log.lines(_NOT_SUPPORTED) if log is not None else []
     evidence = ["/sys/class/kfd/kfd/topology does not list it"]
-    if log is not None:
+    if log is None:
+        evidence.append("the kernel's log, which says why, cannot be read here")
+    else:
         evidence += [f"{log.source}: {line}" for line in unsupported[:2]]
     if unsupported:
         return [
@@ -90,7 +92,8 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
             "problem",
             f"amdgpu holds {kernel.called(gpu)}, and the kernel does not offer it for compute",
             evidence=tuple(evidence),
-            cause=f"kernel {kernel.release(machine)} is older than this chip, or built without CONFIG_HSA_AMD",
+            cause=f"kernel {kernel.release(machine)} is older than this chip, or built without CONFIG_HSA_AMD, "
+            "or the chip or its slot is one that the compute driver does not take",
             fixes=(
                 Fix(command="sudo dmesg | grep -iE 'kfd|amdgpu'", why="says why it was left out", safe=True),
                 Fix(command="grep HSA_AMD= /boot/config-$(uname -r)", why="should say y", safe=True),
