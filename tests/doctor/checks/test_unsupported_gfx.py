@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from fakes import software
+
+from wavefit.doctor.checks import unsupported_gfx
+from wavefit.schema import Finding
+
+
+def findings(root: Path, version: int, *known: str, **packages: str) -> list[Finding]:
+    machine = software.machine(root, gpus="", packages=packages, files=software.kernels(*known))
+    software.gpu(root, version)
+    return unsupported_gfx.check(machine)
+
+
+def test_polaris_has_webgpu_left(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path / "bare", 80003, "gfx1100")
+    assert finding.status == "problem"
+    assert finding.fixes[0].command == "pip install 'wavefit[webgpu]'"
+    (finding,) = findings(tmp_path / "ready", 80003, **{"onnxruntime-ep-webgpu": "0.4.0"})
+    assert finding.status == "note"
+    assert "ort_webgpu" in finding.verify
+    assert finding.fixes == ()
+
+
+def test_a_target_that_nobody_lends_kernels_to(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path, 90006, "gfx900", "gfx1100")
+    assert "gfx906" in finding.title
+
+
+def test_covered_or_unknown_is_not_unsupported(tmp_path: Path) -> None:
+    assert findings(tmp_path / "own", 110003, "gfx1103") == []
+    assert findings(tmp_path / "lent", 110003, "gfx1100") == []
+    assert findings(tmp_path / "unknown", 110003) == []
