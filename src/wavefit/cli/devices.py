@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
 
 from wavefit.errors import InputError
-from wavefit.schema import Device, Pool, pretty
+from wavefit.schema import Device, Figure, Pool, pretty
 
 _NARROWEST = 80
 
@@ -17,21 +17,64 @@ def command(
     root: Path = typer.Option(
         Path("/"), "--root", help="Read a recorded tree (sys, proc, etc) instead of this machine."
     ),
+    measure: bool = typer.Option(
+        False, "--measure", help="Measure copies, transfers, products and launches on every device."
+    ),
+    files_only: bool = typer.Option(
+        False, "--files-only", help="Ask no runtime (HIP, OpenCL, PyTorch): read the system's files alone."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print Device records as JSON."),
 ) -> None:
-    """List the CPU and the GPUs of this machine: target, memory, link, driver, runtimes."""
+    """List the CPU and the GPUs of this machine: target, memory, link, driver, runtimes, measured speed."""
     from wavefit.device.files import exists
-    from wavefit.device.probe import probe
 
+    if measure and (files_only or root != Path("/")):
+        raise InputError("--measure runs programs on this machine", "leave out --root and --files-only")
     if root != Path("/") and not any(exists(root / name) for name in ("sys", "proc")):
         raise InputError(
             f"--root {root} is no recorded machine", "give the folder that holds its sys and proc"
         )
-    devices = probe(root)
+    if root != Path("/"):
+        devices = _recorded(root)
+    else:
+        devices = _here(files_only, measure)
     if as_json:
         typer.echo(pretty(devices))
     else:
         _show(devices)
+
+
+def _recorded(root: Path) -> tuple[Device, ...]:
+    from wavefit.device.probe import probe
+
+    return probe(root)
+
+
+def _here(files_only: bool, measure: bool) -> tuple[Device, ...]:
+    """This machine's devices with the figures that were measured on them, now or before."""
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.device.measure import measured
+    from wavefit.device.probe import probe
+    from wavefit.device.runtimes import with_runtimes
+
+    devices = probe()
+    if not files_only:
+        with TerminalProgress() as progress:
+            devices = with_runtimes(devices, progress.say)
+            if measure:
+                return tuple(_measure(device, progress.say) for device in devices)
+    return tuple(measured(device) for device in devices)
+
+
+def _measure(device: Device, say: Callable[[str], None]) -> Device:
+    from wavefit.device.measure import measure
+
+    answer = measure(device, say)
+    if isinstance(answer, Device):
+        return answer
+    fix = f"; {answer.fix}" if answer.fix else ""
+    typer.echo(f"wavefit: {device.id} is not measured: {answer.reason}{fix}", err=True)
+    return device
 
 
 def _show(devices: Sequence[Device]) -> None:
@@ -53,6 +96,8 @@ def _show(devices: Sequence[Device]) -> None:
         cells = (device.id, _device(device), _units(device), _memory(device), _software(device))
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
+    for speed in filter(None, map(_speed, devices)):
+        console.print(Text(speed))
     console.print(Text(devices[0].machine or "operating system unknown"))
     if len(devices) == 1:
         console.print("No GPU is visible here.")
@@ -91,5 +136,39 @@ def _software(device: Device) -> str:
     lines = [device.driver or ("" if device.kind == "cpu" else "no driver")]
     for runtime in device.runtimes:
         index = "" if runtime.index is None else f" (index {runtime.index})"
-        lines.append(f"{runtime.name} {runtime.version or ''}".strip() + index)
+        part = "" if runtime.partition is None else f", partition {runtime.partition}"
+        lines.append(f"{runtime.name} {runtime.version or ''}".strip() + index + part)
+        lines += [text for text in (runtime.platform, runtime.note) if text]
     return "\n".join(line for line in lines if line)
+
+
+_SPEEDS = {
+    "bandwidth": "memory",
+    "h2d": "to device",
+    "h2d_pinned": "to device, pinned",
+    "d2h": "from device",
+    "d2h_pinned": "from device, pinned",
+    "fp32": "fp32",
+    "fp16": "fp16",
+    "launch_s": "launch",
+}
+
+
+def _speed(device: Device) -> str:
+    """One line of what was measured on a device, "" where nothing was."""
+    found = {name: device.peaks[name] for name in _SPEEDS if name in device.peaks}
+    ours = {name: figure for name, figure in found.items() if figure.source.startswith("measured")}
+    if not ours:
+        return ""
+    texts = [f"{_SPEEDS[name]} {_quantity(figure)}" for name, figure in ours.items()]
+    how = next(iter(ours.values())).source.partition(":")[0]
+    return f"{device.id} {how}: {', '.join(texts)}"
+
+
+def _quantity(figure: Figure) -> str:
+    if figure.unit == "s":
+        return f"{figure.value * 1e6:.3g} \N{MICRO SIGN}s"
+    for factor, prefix in ((1e12, "T"), (1e9, "G")):
+        if figure.value >= factor:
+            return f"{figure.value / factor:.3g} {prefix}{figure.unit}"
+    return f"{figure.value / 1e6:.3g} M{figure.unit}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
+
+from wavefit.device.user_cache import user_cache as user_cache
 
 
 def compile_cache(runtime: str, key: str, base: Path | None = None) -> Path:
@@ -18,12 +18,3 @@ def compile_cache(runtime: str, key: str, base: Path | None = None) -> Path:
     folder = (base or user_cache()) / runtime / key
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def user_cache() -> Path:
-    """wavefit's folder among the user's caches, as each system places it (XDG base directories on Linux)."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "wavefit" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/wavefit"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wavefit"
