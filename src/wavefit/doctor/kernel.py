@@ -48,7 +48,7 @@ def release(machine: Machine) -> str | None:
 
 def version(text: str | None) -> tuple[int, int, int] | None:
     """The numbers of a release: "6.14.0-29-generic" is (6, 14, 0). Release candidates count as the release."""
-    match = re.match(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,4}))?", text or "")
+    match = re.match(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,6}))?", text or "")
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 

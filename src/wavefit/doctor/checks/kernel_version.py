@@ -42,9 +42,9 @@ def _listed(machine: Machine, gpu: Device) -> Finding:
     if own and running is not None and wanted is not None and running < wanted:
         return _finding(
             "note",
-            f"kernel {release} is known to be unstable with {gpu.gfx} in compute",
+            f"kernel {release} may be unstable with {gpu.gfx} in compute",
             evidence=("/proc/sys/kernel/osrelease", "amdgpu is the kernel's own"),
-            cause=f"a mend came with Linux {'.'.join(map(str, wanted))}",
+            cause=f"compute hangs were mended in Linux {'.'.join(map(str, wanted))}",
             fixes=(
                 Fix(
                     command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
