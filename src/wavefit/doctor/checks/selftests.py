@@ -25,7 +25,7 @@ _CPU = "CPUExecutionProvider"
 
 def check(machine: Machine) -> list[Finding]:
     """Nothing is run for a recorded machine."""
-    return [_finding(order, selftest.run(order)) for order in orders(machine)] if machine.live else []
+    return [judged(order, selftest.run(order)) for order in orders(machine)] if machine.live else []
 
 
 def orders(machine: Machine) -> list[Order]:
@@ -58,7 +58,8 @@ def _on_cpu(machine: Machine) -> list[Order]:
     return orders
 
 
-def _finding(order: Order, tested: Tested | Failure) -> Finding:
+def judged(order: Order, tested: Tested | Failure) -> Finding:
+    """What a self-test's end says of a runtime."""
     what = _WORDS[order.runtime] + (f", {order.provider}" if order.provider else "")
     if isinstance(tested, Failure):
         return _failed(order, what, tested)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fakes import software
+
+from wavefit.doctor.machine import Machine
+from wavefit.doctor.nodes import RECORDING
+from wavefit.doctor.stack import examination, stack
+from wavefit.schema import Finding, Layer, Part
+
+
+def parts(machine: Machine) -> dict[str, Part]:
+    return {part.name: part for part in stack(machine)}
+
+
+def problem(layer: Layer, title: str) -> Finding:
+    return Finding(check="c", layer=layer, status="problem", title=title)
+
+
+def test_every_layer_as_it_is(tmp_path: Path) -> None:
+    files = {
+        "opt/rocm/.info/version": "7.1.0-42",
+        "opt/rocm/lib/libamdhip64.so.7": "",
+        "etc/OpenCL/vendors/amdocl64_70100_42.icd": "libamdocl64.so",
+        "usr/share/vulkan/icd.d/radeon_icd.x86_64.json": "{}",
+        "usr/share/vulkan/icd.d/lvp_icd.x86_64.json": "{}",
+        RECORDING.lstrip("/"): json.dumps({"nodes": [{"path": "/dev/kfd", "errno": 0}]}),
+    }
+    packages = {"torch": "2.9.0", "onnxruntime-migraphx": "1.27.1"}
+    machine = software.machine(tmp_path, "card apu", None, packages, {"torch": software.ROCM}, files)
+    found = parts(machine)
+    assert {name: (part.state, part.version) for name, part in found.items() if name != "wavefit"} == {
+        "Python": ("ok", "3.12.3"),
+        "PyTorch": ("ok", "2.9.0+rocm6.4"),
+        "onnxruntime-migraphx": ("ok", "1.27.1"),
+        "HIP (ROCm)": ("ok", "7.1.0-42"),
+        "OpenCL": ("ok", None),
+        "Vulkan": ("ok", None),
+        "Linux": ("ok", "6.14.0-29-generic"),
+        "amdgpu": ("ok", "in-tree"),
+        "/dev/kfd": ("ok", None),
+        "AMD Ryzen 7 7840U w/ Radeon 780M Graphics": ("ok", None),
+        "AMD GPU": ("ok", "gfx1103"),  # the last of two
+    }
+    assert "amdocl64" in found["OpenCL"].detail
+    assert "radeon" in found["Vulkan"].detail
+
+
+def test_a_node_that_does_not_open(tmp_path: Path) -> None:
+    nodes = {"nodes": [{"path": "/dev/kfd", "errno": 13}]}
+    machine = software.machine(tmp_path, files={RECORDING.lstrip("/"): json.dumps(nodes)})
+    assert parts(machine)["/dev/kfd"].state == "broken"
+    assert "EACCES" in parts(machine)["/dev/kfd"].detail
+    assert parts(software.machine(tmp_path / "unknown"))["/dev/kfd"].state == "unknown"
+
+
+def test_what_is_missing_and_what_is_only_unused(tmp_path: Path) -> None:
+    with_gpu = parts(software.machine(tmp_path / "gpu"))
+    assert {with_gpu[name].state for name in ("PyTorch", "ONNX Runtime", "HIP (ROCm)", "OpenCL")} == {
+        "missing"
+    }
+    without = parts(software.machine(tmp_path / "none", gpus=""))
+    assert {without[name].state for name in ("HIP (ROCm)", "OpenCL", "amdgpu")} == {"unused"}
+    nobody = parts(Machine(tmp_path / "gpu"))
+    assert nobody["Python"].state == "unknown", "no process was recorded"
+
+
+def test_a_software_vulkan_is_no_driver_for_the_gpu(tmp_path: Path) -> None:
+    files = {"usr/share/vulkan/icd.d/lvp_icd.x86_64.json": "{}"}
+    assert parts(software.machine(tmp_path, files=files))["Vulkan"].state == "missing"
+
+
+def test_the_lowest_problem_comes_first(tmp_path: Path) -> None:
+    found = [problem("framework", "wheel"), problem("environment", "group"), problem("hardware", "unplugged")]
+    result = examination(software.machine(tmp_path), found)
+    assert [finding.title for finding in result.findings] == ["unplugged", "group", "wheel"]
+    assert not result.usable
+    assert result.sentence == "3 problems stand in the way. Begin with the lowest: unplugged."
+
+
+def test_without_a_gpu_it_says_what_is_left(tmp_path: Path) -> None:
+    bare = examination(software.machine(tmp_path / "bare", gpus=""), [])
+    assert bare.usable
+    assert "pip install 'wavefit[cpu]'" in bare.sentence
+    packages = {"onnxruntime": "1.32.0", "pyopencl": "2026.1", "pocl-binary-distribution": "3.0"}
+    able = examination(software.machine(tmp_path / "able", gpus="", packages=packages), [])
+    assert "ONNX Runtime" in able.sentence
+    assert "OpenCL" in able.sentence
