@@ -83,7 +83,7 @@ def _named(name: str) -> list[Product]:
 
 def _key(name: str) -> str:
     """A name without the makers' and families' names, blanks and signs: "AMD Radeon(TM) RX 7900 XT" is "7900xt"."""
-    words = re.findall(r"[a-z0-9]+", re.sub(r"\((tm|r)\)|[™®]", " ", name.lower()))
+    words = re.findall(r"[a-z]+|[0-9]+", re.sub(r"\((tm|r)\)|[™®]", " ", name.lower()))
     return "".join(word for word in words if word not in _NOISE)
 
 
