@@ -131,6 +131,9 @@ def _let_in(node: Node, inside: Container, groups: tuple[int, ...]) -> tuple[Fix
     """Sources: podman-run(1), --device (container_use_devices, the boolean of SELinux); acl(5). Rootless Docker has no
     keep-groups: there the user who runs it must have the right as a user.
     """
+    if inside.kind == "apptainer":
+        why = "on the host, then log in anew: Apptainer keeps your groups, and nothing is to be handed over"
+        return (Fix(command='sudo usermod -aG render "$USER"', why=why),)
     if inside.kind in ("docker", "container") and inside.rootless:
         why = "on the host, until it is started anew: rootless Docker drops your groups, and keeps rights of your own"
         return (Fix(command='sudo setfacl -m "u:$USER:rw" /dev/kfd /dev/dri/renderD*', why=why),)

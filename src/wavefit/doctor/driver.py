@@ -21,6 +21,7 @@ Kind = Literal[
     "experimental",
     "no BIOS",
     "failed",
+    "no module",
     "not loaded",
 ]
 
@@ -81,6 +82,8 @@ def cause(machine: Machine) -> Cause | None:
         return _failed(machine, without)
     if dkms_missing(machine):
         return Cause("dkms", (f"{DKMS} has no module for kernel {kernel.release(machine)}",))
+    if module_missing(machine):
+        return Cause("no module", (f"/lib/modules/{kernel.release(machine)}/modules.dep has no amdgpu",))
     known = kernel.module_loaded(machine) is False
     return Cause("not loaded", ("amdgpu is not among /sys/module",) if known else ())
 
@@ -162,6 +165,17 @@ def dkms_missing(machine: Machine) -> bool:
     if not machine.live and not machine.exists(f"/lib/modules/{release}"):
         return False  # the modules were not recorded
     return dkms_module(machine) is None
+
+
+def module_missing(machine: Machine) -> bool:
+    """Whether the running kernel was installed without amdgpu. Sources: depmod(8), modules.dep; kbuild.rst,
+    modules.builtin.
+    """
+    folder = f"/lib/modules/{kernel.release(machine)}"
+    listed = machine.read(f"{folder}/modules.dep")
+    if listed is None or container(machine) is not None:
+        return False
+    return "/amdgpu.ko" not in listed + (machine.read(f"{folder}/modules.builtin") or "")
 
 
 def _failed(machine: Machine, gpus: tuple[Device, ...]) -> Cause:

@@ -112,3 +112,14 @@ def test_one_of_two_gpus_without_a_driver(tmp_path: Path) -> None:
     evidence, _, _ = problem(tmp_path)
     assert linux.CARD in evidence
     assert linux.APU not in evidence
+
+
+@pytest.mark.parametrize("built_in", [False, True])
+def test_a_kernel_installed_without_the_module(tmp_path: Path, built_in: bool) -> None:
+    """As Ubuntu's kernels for clouds are, without linux-modules-extra."""
+    linux.unbind(linux.healthy(tmp_path))
+    folder = f"lib/modules/{linux.KERNEL}"
+    sysfs.write(tmp_path, {f"{folder}/modules.dep": "kernel/drivers/net/veth.ko.zst:"})
+    if built_in:
+        sysfs.write(tmp_path, {f"{folder}/modules.builtin": "kernel/drivers/gpu/drm/amd/amdgpu/amdgpu.ko"})
+    assert ("linux-modules-extra" in problem(tmp_path)[2]) != built_in

@@ -94,6 +94,13 @@ def test_rootless_docker_has_no_keep_groups(tmp_path: Path) -> None:
     assert "keep-groups" not in commands
 
 
+def test_apptainer_keeps_the_hosts_groups(tmp_path: Path) -> None:
+    both(linux.healthy(tmp_path), DENIED)
+    found = only(linux.machine(tmp_path, groups=(1000,), APPTAINER_CONTAINER="/a.sif"))
+    assert linux.commands(found) == 'sudo usermod -aG render "$USER"'
+    assert not any(fix.safe for fix in found.fixes)  # it would run inside
+
+
 def test_kfd_alone_denied_is_about_kfd_alone(tmp_path: Path) -> None:
     linux.nodes(linux.healthy(tmp_path), kfd={**DENIED, "gid": 0}, renderD128=OPEN)
     found = only(linux.machine(tmp_path))

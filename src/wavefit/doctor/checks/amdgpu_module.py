@@ -128,7 +128,7 @@ _EXPLAINED: dict[str, tuple[str, tuple[Fix, ...]]] = {
         (
             Fix(
                 command="sudo modprobe amdgpu",
-                why="loads it now, unless the kernel's command line forbids it",
+                why="loads it now, where no more than a blacklist line forbids it",
                 safe=True,
             ),
             Fix(
@@ -139,15 +139,19 @@ _EXPLAINED: dict[str, tuple[str, tuple[Fix, ...]]] = {
             _INITRAMFS,
         ),
     ),
-    "not loaded": (
-        "amdgpu was not loaded, and nothing that was read forbids it: this kernel may lack the module",
+    "no module": (
+        "this kernel was installed without the amdgpu module",
         (
-            Fix(command="sudo modprobe amdgpu", safe=True),
             Fix(
                 command="sudo apt install linux-modules-extra-$(uname -r)",
                 why="Ubuntu's kernels for servers and clouds keep amdgpu in that package",
             ),
+            Fix(command="sudo modprobe amdgpu", why="then loads it"),
         ),
+    ),
+    "not loaded": (
+        "amdgpu was not loaded, and nothing that was read forbids it",
+        (Fix(command="sudo modprobe amdgpu", why="loads it, or says why it cannot be loaded", safe=True),),
     ),
     "too old": (
         "this kernel is older than the GPU: its amdgpu does not know a part of the chip",
