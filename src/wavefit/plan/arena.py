@@ -1,0 +1,103 @@
+"""Pages that ONNX Runtime's arena for activations has written to by the end of a first run.
+
+Its rules, from onnxruntime/core/framework/bfc_arena.cc and allocator.h: sizes are rounded up to 256 bytes; the smallest
+free chunk that fits is taken, and split where it is at least twice as large or 128 MiB larger; where none fits, a
+region is added whose size doubles from 1 MiB until the request fits; free neighbours are joined. In the first run of a
+session there is no memory pattern yet, so every tensor is asked for by itself, and holes between tensors of unlike
+sizes stay. A region is memory of the process only as far as it was written to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wavefit.plan.liveness import events
+from wavefit.plan.trace import Trace
+
+_ROUND = 256
+_FIRST_REGION = 1 << 20
+_MAX_DEAD = 128 << 20
+
+
+@dataclass
+class Chunk:
+    start: int
+    size: int
+    free: bool = True
+
+
+@dataclass
+class Region:
+    size: int
+    written: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+
+
+@dataclass
+class Arena:
+    """Regions of chunks; ``written`` is what counts as the process's memory."""
+
+    next_region: int = _FIRST_REGION
+    regions: list[Region] = field(default_factory=list)
+
+    @property
+    def written(self) -> int:
+        return sum(region.written for region in self.regions)
+
+    def take(self, size: int) -> tuple[Region, Chunk] | None:
+        """Takes a chunk and writes to all of the buffer; None for a buffer of no bytes."""
+        if size <= 0:
+            return None
+        rounded = -(-size // _ROUND) * _ROUND
+        fits = [
+            (chunk.size, number, chunk.start)
+            for number, region in enumerate(self.regions)
+            for chunk in region.chunks
+            if chunk.free and chunk.size >= rounded
+        ]
+        if not fits:
+            self._extend(rounded)
+            return self.take(size)
+        _, number, start = min(fits)
+        region = self.regions[number]
+        index = next(index for index, chunk in enumerate(region.chunks) if chunk.start == start)
+        chunk = region.chunks[index]
+        if chunk.size >= 2 * rounded or chunk.size - rounded >= _MAX_DEAD:
+            region.chunks.insert(index + 1, Chunk(start + rounded, chunk.size - rounded))
+            chunk.size = rounded
+        chunk.free = False
+        region.written = max(region.written, start + rounded)
+        return region, chunk
+
+    def give(self, taken: tuple[Region, Chunk] | None) -> None:
+        if taken is None:
+            return
+        region, chunk = taken
+        chunk.free = True
+        index = next(index for index, each in enumerate(region.chunks) if each is chunk)
+        for near in (index, index - 1):
+            pair = region.chunks[near : near + 2] if near >= 0 else []
+            if len(pair) == 2 and pair[0].free and pair[1].free:
+                pair[0].size += pair[1].size
+                del region.chunks[near + 1]
+
+    def _extend(self, rounded: int) -> None:
+        grown = False
+        while rounded > self.next_region:
+            self.next_region *= 2
+            grown = True
+        self.regions.append(Region(self.next_region, chunks=[Chunk(0, self.next_region)]))
+        if not grown:
+            self.next_region *= 2
+
+
+def first_run(trace: Trace) -> int:
+    """Bytes that the activations of one run have written to; inputs are the caller's own arrays."""
+    arena = Arena()
+    taken: dict[str, tuple[Region, Chunk] | None] = {}
+    for event in events(trace, in_place=True, count_inputs=False):
+        if event.take:
+            taken[event.name] = arena.take(event.bytes)
+        else:
+            arena.give(taken.pop(event.name))
+    return arena.written
