@@ -145,9 +145,9 @@ def _software(device: Device) -> str:
 _SPEEDS = {
     "bandwidth": "memory",
     "h2d": "to device",
-    "h2d_pinned": "to device, pinned",
+    "h2d_pinned": "to device pinned",
     "d2h": "from device",
-    "d2h_pinned": "from device, pinned",
+    "d2h_pinned": "from device pinned",
     "fp32": "fp32",
     "fp16": "fp16",
     "launch_s": "launch",

@@ -19,7 +19,7 @@ def ask(payload: Question, say: Reporter) -> Seen:
     except (ImportError, OSError) as error:
         return Seen(runtime="torch", note=f"PyTorch cannot be imported: {error}")
     say.stage("ask PyTorch")
-    version = torch.__version__
+    version = str(torch.__version__)  # its own class of str
     cpu = Device(id="", kind="cpu", runtimes=(Runtime(name="torch", version=version),))
     try:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
