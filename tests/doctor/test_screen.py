@@ -30,7 +30,7 @@ FINE = Finding(check="dkms", layer="driver", status="ok", title="all is well", e
 def shown(root: Path, *findings: Finding, width: int = 80) -> str:
     sink = io.StringIO()
     console = Console(file=sink, width=width, color_system=None, highlight=False)
-    console.print(screen(examination(software.machine(root, "card apu"), findings)))
+    console.print(screen(examination(software.machine(root, "card apu"), findings, "0.2.0")))
     return sink.getvalue()
 
 

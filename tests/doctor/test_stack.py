@@ -12,7 +12,7 @@ from wavefit.schema import Finding, Layer, Part
 
 
 def parts(machine: Machine) -> dict[str, Part]:
-    return {part.name: part for part in stack(machine)}
+    return {part.name: part for part in stack(machine, "0.2.0")}
 
 
 def problem(layer: Layer, title: str) -> Finding:
@@ -74,17 +74,17 @@ def test_a_software_vulkan_is_no_driver_for_the_gpu(tmp_path: Path) -> None:
 
 def test_the_lowest_problem_comes_first(tmp_path: Path) -> None:
     found = [problem("framework", "wheel"), problem("environment", "group"), problem("hardware", "unplugged")]
-    result = examination(software.machine(tmp_path), found)
+    result = examination(software.machine(tmp_path), found, "0.2.0")
     assert [finding.title for finding in result.findings] == ["unplugged", "group", "wheel"]
     assert not result.usable
     assert result.sentence == "3 problems stand in the way. Begin with the lowest: unplugged."
 
 
 def test_without_a_gpu_it_says_what_is_left(tmp_path: Path) -> None:
-    bare = examination(software.machine(tmp_path / "bare", gpus=""), [])
+    bare = examination(software.machine(tmp_path / "bare", gpus=""), [], "0.2.0")
     assert bare.usable
     assert "pip install 'wavefit[cpu]'" in bare.sentence
     packages = {"onnxruntime": "1.32.0", "pyopencl": "2026.1", "pocl-binary-distribution": "3.0"}
-    able = examination(software.machine(tmp_path / "able", gpus="", packages=packages), [])
+    able = examination(software.machine(tmp_path / "able", gpus="", packages=packages), [], "0.2.0")
     assert "ONNX Runtime" in able.sentence
     assert "OpenCL" in able.sentence

@@ -59,6 +59,7 @@ def command(options: DoctorOptions, as_json: Json = False) -> None:
 
 
 def _examine(machine: Machine, options: DoctorOptions, as_json: bool) -> None:
+    from wavefit import __version__
     from wavefit.doctor import examine
     from wavefit.doctor.stack import examination
     from wavefit.schema import pretty
@@ -66,7 +67,7 @@ def _examine(machine: Machine, options: DoctorOptions, as_json: bool) -> None:
     if options.collect is not None:
         _collect(machine, options.collect)
         return
-    result = examination(machine, examine(machine, _checks(options)))
+    result = examination(machine, examine(machine, _checks(options)), __version__)
     if as_json:
         typer.echo(pretty(result))
     else:

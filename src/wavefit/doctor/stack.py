@@ -6,7 +6,6 @@ import platform
 from collections.abc import Iterable
 from typing import Literal
 
-from wavefit import __version__
 from wavefit.device import versions
 from wavefit.device.files import children
 from wavefit.device.ort_builds import BUILDS
@@ -44,16 +43,20 @@ class Examination(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def examination(machine: Machine, findings: Iterable[Finding]) -> Examination:
-    """The findings, those of the lowest layer first, with the stack around them."""
+def examination(machine: Machine, findings: Iterable[Finding], version: str) -> Examination:
+    """The findings, those of the lowest layer first, with the stack around them.
+
+    Args:
+        version: wavefit's.
+    """
     known = tuple(sorted(findings, key=lambda each: _FROM_THE_BOTTOM.index(each.layer)))
     return Examination(
-        wavefit=__version__,
+        wavefit=version,
         machine=machine.devices[0].machine,
         python=machine.process.python if machine.process is not None else None,
         usable=not any(finding.status == "problem" for finding in known),
         sentence=_sentence(machine, known),
-        stack=stack(machine),
+        stack=stack(machine, version),
         findings=known,
     )
 
@@ -84,10 +87,10 @@ def _without_gpu(machine: Machine) -> str:
     return " and ".join(ways)
 
 
-def stack(machine: Machine) -> tuple[Part, ...]:
+def stack(machine: Machine, version: str) -> tuple[Part, ...]:
     """Every layer's parts, from top to bottom."""
     return (
-        *_application(machine),
+        *_application(machine, version),
         *_framework(machine),
         *_runtime(machine),
         *_driver(machine),
@@ -95,10 +98,10 @@ def stack(machine: Machine) -> tuple[Part, ...]:
     )
 
 
-def _application(machine: Machine) -> list[Part]:
+def _application(machine: Machine, version: str) -> list[Part]:
     python = machine.process.python if machine.process is not None else None
     return [
-        Part(layer="application", name="wavefit", version=__version__, state="ok"),
+        Part(layer="application", name="wavefit", version=version, state="ok"),
         Part(layer="application", name="Python", version=python, state="ok" if python else "unknown"),
     ]
 
