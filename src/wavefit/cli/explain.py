@@ -21,25 +21,32 @@ def command(
         None, metavar="[TEXT]", help="The error text, or a log file; without it standard input is read."
     ),
     root: Path = typer.Option(
-        Path("/"), "--root", help="Take the facts of a recorded machine (sys, proc, etc) instead of this one."
+        Path("/"), "--root", metavar="PATH", help="Use the facts of a recorded machine, .tar.gz or folder."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the answer as JSON."),
 ) -> None:
     """Name the cause and the fix of an error message from ROCm, PyTorch, ONNX Runtime, Docker or the kernel."""
-    from wavefit.doctor.explain import explain
-    from wavefit.doctor.machine import Machine, this_process
     from wavefit.schema import pretty
 
-    if root != Path("/") and not root.is_dir():
-        raise InputError(f"--root {root} is no folder", "give the folder of a recorded machine")
     text, cut = _text(words or [])
-    answer = explain(text, Machine(root, this_process() if root == Path("/") else None))
+    answer = _answer(text, root)
     if as_json:
         typer.echo(pretty(answer))
     else:
         _show(answer, cut)
     if not answer.known:
         raise typer.Exit(_UNKNOWN)
+
+
+def _answer(text: str, root: Path) -> Answer:
+    from wavefit.doctor.explain import explain
+    from wavefit.doctor.machine import Machine, this_process
+    from wavefit.doctor.unpack import open_machine
+
+    if root == Path("/"):
+        return explain(text, Machine(process=this_process()))
+    with open_machine(root) as machine:
+        return explain(text, machine)
 
 
 def _text(words: list[str]) -> tuple[str, bool]:

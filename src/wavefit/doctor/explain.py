@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -37,8 +37,11 @@ class Answer(Struct, frozen=True, kw_only=True):
     collect: str = COLLECT  # what to send along where nothing was recognised
 
 
-def explain(text: str, machine: Machine) -> Answer:
+def explain(text: str, machine: Machine, errors: Sequence[KnownError] = ()) -> Answer:
     """Names the known errors in a text, each once, the first cause first.
+
+    Args:
+        errors: those that are looked for; all that are known by default.
 
     Raises:
         InputError: there is nothing in the text.
@@ -46,14 +49,14 @@ def explain(text: str, machine: Machine) -> Answer:
     log = Log(text)
     if not log:
         raise InputError("there is no error text", 'give it as wavefit explain "TEXT", or pipe a log into it')
-    found = sorted(_find(log), key=lambda hit: (hit[0].stage, hit[1]))
+    found = sorted(_find(log, errors or load()), key=lambda hit: (hit[0].stage, hit[1]))
     facts = gather(machine) if any(error.variants for error, _ in found) else None
     return Answer(known=tuple(_explanation(error, log.line(place), facts) for error, place in found))
 
 
-def _find(log: Log) -> Iterator[tuple[KnownError, int]]:
+def _find(log: Log, errors: Sequence[KnownError]) -> Iterator[tuple[KnownError, int]]:
     """The known errors that are in a log, each with the place where it is first said."""
-    for error in load():
+    for error in errors:
         place = log.first(error.compiled())
         if place is not None:
             yield error, place

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from wavefit.device.versions import rocm
 from wavefit.doctor.container import container
