@@ -12,11 +12,11 @@ from wavefit.doctor.installed import installed, system_targets
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device
 
-# The target whose code the others of its family run too. Source: LLVM, docs/AMDGPUUsage.rst, "AMDGPU Generic
-# Processors": gfx9-generic, gfx10-1-generic, gfx10-3-generic, gfx11-generic, gfx12-generic. gfx906 to gfx90a have
-# instructions of their own and lend theirs to nobody.
+# The target whose code the others of its family run too. Source: LLVM, lib/Target/AMDGPU/AMDGPU.td: each has all the
+# instructions of the first. (The generic targets of docs/AMDGPUUsage.rst are wider: code for gfx9-generic avoids what
+# gfx900 and gfx906 do not share.) gfx904 to gfx90a have no lender: theirs are other mixed-precision instructions.
 _FAMILIES = {
-    "gfx900": "gfx902 gfx904 gfx909 gfx90c",
+    "gfx900": "gfx902 gfx909 gfx90c",
     "gfx1010": "gfx1011 gfx1012 gfx1013",
     "gfx1030": "gfx1031 gfx1032 gfx1033 gfx1034 gfx1035 gfx1036",
     "gfx1100": "gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153",

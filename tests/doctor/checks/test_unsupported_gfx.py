@@ -33,3 +33,10 @@ def test_covered_or_unknown_is_not_unsupported(tmp_path: Path) -> None:
     assert findings(tmp_path / "own", 110003, "gfx1103") == []
     assert findings(tmp_path / "lent", 110003, "gfx1100") == []
     assert findings(tmp_path / "unknown", 110003) == []
+
+
+def test_without_rocm_here_its_own_lists_decide(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path / "renoir", 90012)
+    assert "gfx90c" in finding.title
+    assert findings(tmp_path / "mi300", 90402) == []
+    assert findings(tmp_path / "future", 130000) == [], "no source names it"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from wavefit.device import catalogue
 from wavefit.doctor.installed import packages
 from wavefit.doctor.machine import Machine
 from wavefit.doctor.targets import kernels, lender, major, spare
@@ -27,7 +28,18 @@ def _without(gpu: Device, known: tuple[str, ...]) -> bool:
     gfx = gpu.gfx
     if gfx is None:
         return False
-    return 0 < major(gfx) < _OLDEST or bool(known and gfx not in known and lender(gfx, known) is None)
+    if known:
+        return gfx not in known and lender(gfx, known) is None
+    return 0 < major(gfx) < _OLDEST or (catalogue.target(gfx) is not None and not _listed(gfx))
+
+
+def _listed(gfx: str) -> list[catalogue.Support]:
+    """What ROCm's own lists say of a target, old and refusing ones left out."""
+    return [
+        each
+        for each in catalogue.support(gfx)
+        if each.runtime == "ROCm" and each.status in ("official", "unofficial")
+    ]
 
 
 def _finding(gpu: Device, machine: Machine, known: tuple[str, ...]) -> Finding:
@@ -36,6 +48,7 @@ def _finding(gpu: Device, machine: Machine, known: tuple[str, ...]) -> Finding:
     evidence.append(
         f"rocBLAS here has kernels for {', '.join(known)}" if known else "no rocBLAS was found here"
     )
+    evidence += [f"ROCm {each.versions}: {each.status} ({each.note})" for each in _listed(gpu.gfx or "")]
     evidence += [f"installed: {name}" for name in ready]
     return Finding(
         check=_NAME,
