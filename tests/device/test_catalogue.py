@@ -190,6 +190,22 @@ def test_a_name_that_the_units_contradict_is_not_believed() -> None:
     assert device.peaks["bandwidth"].value == 800e9
 
 
+def test_windows_tells_a_name_and_no_units() -> None:
+    """The registry has name, id and memory alone."""
+    name = "AMD Radeon RX 9070 XT"
+    device = catalogue.fill(
+        Device(id="gpu0", kind="gpu", vendor="amd", name=name, pci_id="1002:7550", gfx="gfx1201")
+    )
+    assert (device.compute_units, device.vgprs) == (64, 1536)
+    assert device.peaks["fp16_matrix"].value == pytest.approx(195e12, rel=0.01)
+
+
+def test_nvml_tells_a_name_alone() -> None:
+    device = catalogue.fill(Device(id="gpu0", kind="gpu", vendor="nvidia", name="NVIDIA H200"))
+    assert device.peaks["bandwidth"].value == 4.8e12
+    assert (device.gfx, device.wave_sizes, device.compute_units) == (None, (), 132)
+
+
 def test_a_cpu_and_an_unknown_gpu_stay_as_they_are() -> None:
     for device in (
         Device(id="cpu", kind="cpu", compute_units=8),
