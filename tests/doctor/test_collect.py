@@ -8,10 +8,11 @@ import os
 import re
 import socket
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import software, sysfs
+from fakes import linux, software, sysfs
 
 from wavefit.doctor import examine, names
 from wavefit.doctor.collect import collect
@@ -91,6 +92,50 @@ def test_a_recording_gives_the_same_devices_and_findings(tmp_path: Path) -> None
         assert recorded.devices[1].link.width == 8, "read through the links up to the slot"
     collect(machine, tmp_path / "b.tar.gz")
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+
+
+def firmware_missing(root: Path) -> None:
+    linux.unbind(root, loaded=True)
+    linux.log(
+        root, "amdgpu 0000:03:00.0: Direct firmware load for amdgpu/gc_11_0_0_pfp.bin failed with error -2"
+    )
+
+
+def unsigned(root: Path) -> None:
+    linux.unbind(root)
+    linux.secure_boot(root, True)
+    linux.log(root, "[    3.0] Loading of unsigned module is rejected")
+
+
+STATES: dict[str, Callable[[Path], object]] = {
+    "healthy": lambda root: None,
+    "firmware": firmware_missing,
+    "atomics": lambda root: linux.log(
+        root, "kfd kfd: amdgpu: skipped device 1002:744c, PCI rejects atomics 730<0"
+    ),
+    "nomodeset": lambda root: sysfs.write(root, {"proc/cmdline": "ro nomodeset"}) and linux.unbind(root),
+    "blacklist": lambda root: (
+        sysfs.write(root, {"etc/modprobe.d/a.conf": "blacklist amdgpu"}) and linux.unbind(root)
+    ),
+    "vfio": lambda root: linux.unbind(root, driver="vfio-pci"),
+    "dkms": lambda root: (
+        sysfs.write(root, {"var/lib/dkms/amdgpu/6.12/source/dkms.conf": ""}) and linux.unbind(root)
+    ),
+    "unsigned": unsigned,
+    "denied": lambda root: linux.nodes(root, kfd={"errno": 13, **linux.NODE}),
+    "docker": lambda root: linux.nodes(root, kfd={"errno": 2}) or linux.docker(root),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_of_a_machine_survives_its_recording(state: str, tmp_path: Path) -> None:
+    STATES[state](linux.healthy(tmp_path / "machine"))
+    machine = linux.machine(tmp_path / "machine")
+    collect(machine, tmp_path / "a.tar.gz")
+    expected = findings(machine)
+    assert bool(linux.problems(expected)) == (state not in ("healthy", "atomics"))
+    with open_machine(tmp_path / "a.tar.gz") as recorded:
+        assert findings(recorded) == expected
 
 
 def test_a_recording_of_a_recording_is_the_same(tmp_path: Path) -> None:

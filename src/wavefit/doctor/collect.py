@@ -19,7 +19,7 @@ from wavefit.doctor import examine, kernel, names
 from wavefit.doctor import installed as software
 from wavefit.doctor.libraries import ROCM
 from wavefit.doctor.machine import Machine
-from wavefit.doctor.nodes import RECORDING, nodes
+from wavefit.doctor.nodes import RECORDING, nodes, render_nodes
 from wavefit.doctor.recording import Recording, write
 from wavefit.doctor.scrub import scrubber
 
@@ -192,7 +192,7 @@ def _add_what_checks_read(recording: Recording) -> None:
 
 def _add_facts(recording: Recording) -> None:
     machine, scrub = recording.machine, recording.scrub
-    paths = ["/dev/kfd", *(f"/dev/dri/{path.name}" for path in _render_nodes(machine))]
+    paths = dict.fromkeys(("/dev/kfd", *_render_nodes(machine)))
     found = [msgspec.to_builtins(node) for node in nodes(machine, paths).values()]
     recording.files[RECORDING.lstrip("/")] = msgspec.json.encode({"nodes": found})
     if machine.process is not None:
@@ -213,6 +213,8 @@ _LOG = (
 )
 
 
-def _render_nodes(machine: Machine) -> Iterator[Path]:
+def _render_nodes(machine: Machine) -> Iterator[str]:
+    for gpu in machine.amd_gpus:
+        yield from render_nodes(machine, gpu)
     for folder in ("sys/class/drm", "dev/dri"):
-        yield from children(machine.root / folder, r"renderD\d+")
+        yield from (f"/dev/dri/{path.name}" for path in children(machine.root / folder, r"renderD\d+"))

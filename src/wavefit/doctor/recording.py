@@ -117,7 +117,7 @@ class Recording:
 def write(recording: Recording, file: Path) -> None:
     """Fixed times, owners and order: two recordings of one state are equal byte for byte."""
     buffer = io.BytesIO()
-    scrub = recording.scrub.text
+    scrub = recording.scrub.path
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(recording.folders):
             tar.addfile(_member(scrub(name), tarfile.DIRTYPE))

@@ -55,6 +55,10 @@ class Scrubber:
             text = pattern.sub(instead, text)
         return self._names.sub("NAME", text) if self._names is not None else text
 
+    def path(self, path: str) -> str:
+        """A path in the recording, or a link's target. The ids in the names of UEFI's variables are the standard's."""
+        return path if path.startswith("sys/firmware/") else self.text(path)
+
     def file(self, path: str, text: str) -> str:
         """A file's content, by what its path says it is."""
         if path == "proc/cmdline":

@@ -137,7 +137,6 @@ def _not_searched(machine: Machine, hip: tuple[str, ...]) -> list[Finding]:
                 Fix(
                     command=f"echo {folder} | sudo tee /etc/ld.so.conf.d/rocm.conf && sudo ldconfig",
                     why="tells the loader",
-                    safe=True,
                 ),
             ),
         )

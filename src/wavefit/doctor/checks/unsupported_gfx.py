@@ -67,9 +67,5 @@ def _fixes(machine: Machine) -> tuple[Fix, ...]:
         return (Fix(command="pip install 'wavefit[directml]'", why="route ort_directml"),)
     return (
         Fix(command="pip install 'wavefit[webgpu]'", why="route ort_webgpu: any GPU with Vulkan", safe=True),
-        Fix(
-            command="sudo apt install mesa-vulkan-drivers mesa-opencl-icd",
-            why="Vulkan and OpenCL of Mesa",
-            safe=True,
-        ),
+        Fix(command="sudo apt install mesa-vulkan-drivers mesa-opencl-icd", why="Vulkan and OpenCL of Mesa"),
     )
