@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def _open_batch(graph: onnx.GraphProto) -> None:
         entry.type.tensor_type.shape.dim[0].dim_param = "N"
     stored = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
-        target = stored.get(node.input[1]) if node.op_type == "Reshape" else None
+        of_data = node.op_type == "Reshape" and node.input[0] not in stored
+        target = stored.get(node.input[1]) if of_data else None
         if target is not None:
             sizes = numpy_helper.to_array(target).copy()
             sizes[0] = 0
@@ -110,7 +112,7 @@ def mlp(widths: tuple[int, ...]) -> onnx.ModelProto:
     """x [N, widths[0]] -> MatMul, Add, Relu for each layer -> y [N, widths[-1]]."""
     rng = np.random.default_rng(_SEED)
     nodes, weights, current = [], [], "x"
-    for layer, (rows, columns) in enumerate(zip(widths, widths[1:], strict=False)):
+    for layer, (rows, columns) in enumerate(itertools.pairwise(widths)):
         last = layer == len(widths) - 2
         weights.append(_weight(rng, f"w{layer}", (rows, columns), rows))
         weights.append(_weight(rng, f"b{layer}", (columns,), 100))

@@ -27,10 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import _zoo
 
-from wavefit.device.probe import probe
 from wavefit.pipeline import Order, bench
 from wavefit.plan.predict import Planner
-from wavefit.schema import Device, Figure, Load, Record, Request
+from wavefit.schema import Figure, Load, Record, Request
 
 _LOAD = Load(scenarios=("SingleStream",), duration_s=1.0)
 _CACHE = Path(__file__).parents[1] / ".cache" / "predicted"
@@ -96,7 +95,8 @@ def records(path: Path, batches: tuple[int, ...]) -> list[Record]:
 
 def measured_base(folder: Path) -> int:
     (record,) = records(_zoo.tiny(folder), (1,))
-    assert record.measurement is not None and record.measurement.host_peak_bytes is not None
+    assert record.measurement is not None
+    assert record.measurement.host_peak_bytes is not None
     return record.measurement.host_peak_bytes
 
 
@@ -104,10 +104,13 @@ def compare(name: str, record: Record, base: int, peaks: dict[str, Figure]) -> t
     """Prints one line; returns the relative error of memory and predicted over measured time."""
     from wavefit.plan.memory import BASE_BYTES
 
-    assert record.measurement is not None and record.measurement.host_peak_bytes is not None
+    assert record.measurement is not None
+    assert record.measurement.host_peak_bytes is not None
     device = msgspec.structs.replace(record.device, peaks=peaks)
     said = Planner(record.model).predict(device, record.plan)
-    assert said is not None and said.peak_bytes is not None and said.total_s is not None
+    assert said is not None
+    assert said.peak_bytes is not None
+    assert said.total_s is not None
     measured = record.measurement.host_peak_bytes - base
     predicted = said.peak_bytes - BASE_BYTES["ort_cpu"]
     latency = record.measurement.scenarios[0].latency.p50_s
@@ -174,10 +177,6 @@ def _node(folder: Path) -> float:
     session, name = _session(_zoo.tiny(folder))
     x = {name: np.ones((4, 4), np.float32)}
     return _best(lambda: session.run(None, x), 200) / 2  # type: ignore[attr-defined]
-
-
-def cpu() -> Device:
-    return probe()[0]
 
 
 if __name__ == "__main__":

@@ -92,12 +92,18 @@ class Arena:
 
 
 def first_run(trace: Trace) -> int:
-    """Bytes that the activations of one run have written to; inputs are the caller's own arrays."""
+    """Bytes that one run has written to beyond the weights, which lie in the arena before it.
+
+    Inputs are the caller's own arrays. Weights are placed first because they leave the arena with large regions.
+    """
     arena = Arena()
+    for size in trace.weights.values():
+        arena.take(size)
+    before = arena.written
     taken: dict[str, tuple[Region, Chunk] | None] = {}
     for event in events(trace, in_place=True, count_inputs=False):
         if event.take:
             taken[event.name] = arena.take(event.bytes)
         else:
             arena.give(taken.pop(event.name))
-    return arena.written
+    return arena.written - before

@@ -12,14 +12,17 @@ MALLOC_MMAP_THRESHOLD_ set low, so that freed memory goes back at once: the diff
 3. Packing: a Gemm's or MatMul's weights are packed into a new buffer one by one, the original freed after each. A
    tensor of over 32 MiB (mallopt(3): the most that M_MMAP_THRESHOLD grows to) goes back to the system, a smaller one
    leaves a hole that the next one fills: + the largest that is packed.
-4. First run: activations lie in an arena (BFC) whose regions double from 1 MiB. Regions of under 32 MiB come from the
-   heap, so from the holes that opening left; larger ones are new memory. Pages that are never written count nothing.
+4. First run: activations lie in an arena (plan/arena.py) beside the weights, and the tensors are those that are left
+   after fusion, with copies between layouts (plan/layout.py). Holes that opening left are used as far as they are
+   long enough: twice the largest Conv's weights, since its two copies lie side by side.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wavefit.plan.arena import first_run
+from wavefit.plan.layout import as_run
 from wavefit.plan.liveness import liveness
 from wavefit.plan.trace import Trace
 
@@ -41,20 +44,24 @@ class Host:
         weights: as stored.
         copies: held beside the weights at the worst moment of opening.
         heap: of them still held when the first run starts.
+        holes: of ``heap``, long enough for the arena to use.
         activations: alive at the worst moment of a run, written over in place where that is possible.
+        arena: pages that the first run writes to.
         graph: nodes and kernels.
     """
 
     weights: int
     copies: int
     heap: int
+    holes: int
     activations: int
+    arena: int
     graph: int
 
     @property
     def run(self) -> int:
         """New memory that the first run takes beyond the holes that opening left."""
-        return max(0, self.activations - min(self.heap, MMAP_MOST_BYTES))
+        return max(0, self.arena - self.holes)
 
     @property
     def peak(self) -> int:
@@ -64,17 +71,20 @@ class Host:
 def host(trace: Trace, weight_bytes: int) -> Host:
     """The CPU provider's memory for one model and batch, without the process's own and the caller's arrays."""
     sizes = trace.weights
-    convolved = sum(sizes[name] for name in _read_by(trace, ("Conv",)))
+    kernels = [sizes[name] for name in _read_by(trace, ("Conv",))]
     packed = [sizes[name] for name in _read_by(trace, _PACKED)]
     holes = max((size for size in packed if size < MMAP_MOST_BYTES), default=0)
-    heap = max(2 * convolved, holes)
+    heap = max(2 * sum(kernels), holes)
     mapped = max((size for size in packed if size >= MMAP_MOST_BYTES), default=0)
     reading = max(sizes.values(), default=0)
+    run = as_run(trace)
     return Host(
         weights=weight_bytes,
         copies=max(reading, heap + mapped),
         heap=heap,
-        activations=liveness(trace, in_place=True, count_inputs=False).peak_bytes,
+        holes=min(heap, 2 * max(kernels, default=0)),
+        activations=liveness(run, in_place=True, count_inputs=False).peak_bytes,
+        arena=first_run(run),
         graph=NODE_BYTES * len(trace.steps),
     )
 

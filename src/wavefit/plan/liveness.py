@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from wavefit.plan.trace import Step, Trace
 
+SUMMED = "FusedConv"  # of plan/layout.py: its last input is added to its output, and may be written over
+
 # Their output is their input under another shape: every runtime here passes the buffer on (ONNX Runtime's kernels
 # declare Alias(0, 0), PyTorch returns a view).
 ALIASES = frozenset(("Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"))
@@ -123,10 +125,10 @@ def _shared(
     """The input whose buffer the step's output takes; None where it has one of its own."""
     if step.op in ALIASES and step.inputs:
         return step.inputs[0]
-    if not in_place or step.op not in ELEMENTWISE or len(step.outputs) != 1:
+    if not in_place or step.op not in (*ELEMENTWISE, SUMMED) or len(step.outputs) != 1:
         return None
     size = trace.bytes.get(step.outputs[0])
-    for name in step.inputs:
+    for name in step.inputs[-1:] if step.op == SUMMED else step.inputs:
         whole = owner[name] not in trace.inputs  # the caller's arrays are not written to
         if (
             whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wavefit.plan.allocator import reserved
 from wavefit.plan.host import host
+from wavefit.plan.layout import as_run
 from wavefit.plan.liveness import liveness
 from wavefit.plan.peaks import ELEMENT_BYTES
 from wavefit.plan.trace import Trace, narrowed
@@ -11,7 +12,7 @@ from wavefit.schema import Model, Precision, Struct
 
 # A process of wavefit's that has the runtime loaded and has run a model of 20 parameters: VmHWM on Linux x86-64,
 # Python 3.11, onnxruntime 1.32, measured by `python benchmarks/predicted.py --base`, 2026-11-30.
-BASE_BYTES: dict[str, int] = {"ort_cpu": 70 << 20}
+BASE_BYTES: dict[str, int] = {"ort_cpu": 67 << 20}
 
 _TRIAL_BATCHES = 4  # distinct batches that a trial prepares (bench/trial.py), within this bound:
 _TRIAL_BYTES = 512 << 20
@@ -41,7 +42,8 @@ def on_host(trace: Trace, model: Model, batch: int, route: str = "ort_cpu") -> M
     parts = host(trace, model.weight_bytes)
     base = BASE_BYTES.get(route)
     buffers = trial_buffers(trace, batch)
-    live = liveness(trace, in_place=True, count_inputs=False)
+    run = as_run(trace)
+    live = liveness(run, in_place=True, count_inputs=False)
     return Memory(
         where="host",
         batch=batch,
@@ -51,7 +53,7 @@ def on_host(trace: Trace, model: Model, batch: int, route: str = "ort_cpu") -> M
         base_bytes=base,
         buffers_bytes=buffers,
         peak_bytes=parts.peak + buffers + (base or 0),
-        worst_node=_node(trace, live.step),
+        worst_node=_node(run, live.step),
         unknown=_unknown(live.unknown, () if base else ("the runtime's own memory",)),
     )
 
