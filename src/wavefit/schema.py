@@ -33,7 +33,8 @@ class Pool(Struct, frozen=True, kw_only=True):
     """One memory pool of a device."""
 
     # "ram", "vram" (a card's own, or an APU's carve-out), "gtt" (system memory that the GPU may map)
-    # and "kfd" (what the compute driver offers: on an APU the carve-out or the GTT); they overlap, never add them
+    # "kfd" (what the compute driver offers: on an APU the carve-out or the GTT), and "hip", "torch" and "opencl" (what
+    # that runtime offers); they overlap, never add them
     name: str
     total_bytes: int | None = None
     free_bytes: int | None = None

@@ -72,6 +72,15 @@ def test_a_torn_file_is_no_measurement(tmp_path: Path, text: str) -> None:
     assert measured(CARD, tmp_path) == CARD
 
 
+def test_a_cache_that_cannot_be_written_loses_no_figures(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(OSError, match="file"):
+        store.keep(CARD, {"fp32": figure(1)}, blocked)
+    assert measured(CARD, blocked) == CARD
+    assert store.with_figures(CARD, {"fp32": figure(1)}).peaks["fp32_matrix"].value == 1
+
+
 def test_a_gpu_without_a_runtime_is_refused(tmp_path: Path) -> None:
     silent = msgspec.structs.replace(CARD, runtimes=(Runtime(name="torch", note="crash"),))
     answer = measure(silent, lambda text: None, tmp_path)

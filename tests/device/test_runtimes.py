@@ -76,6 +76,9 @@ def test_a_gpu_that_only_a_runtime_sees_is_added(tmp_path: Path) -> None:
     _, added = merge_seen(known, [Seen(runtime="hip", devices=(seen,))])
     assert (added.id, added.pci_address, added.machine) == ("gpu0", "0000:03:00.0", known[0].machine)
     assert added.runtimes == seen.runtimes
+    assert (
+        added.vgprs == 1536
+    )  # the catalogue's, by the target that HIP told: AMD's RDNA3 ISA, 192 KB of 32 lanes
     torch = gpu(Runtime(name="torch", index=0), "0000:03:00.0", "gfx1100")
     again = merge_seen(known, [Seen(runtime="hip", devices=(seen,)), Seen(runtime="torch", devices=(torch,))])
     assert [runtime.name for runtime in again[1].runtimes] == ["hip", "torch"]
@@ -94,9 +97,17 @@ def test_windows_adapters_have_no_address_until_a_runtime_tells() -> None:
 
 
 def test_two_like_gpus_without_addresses_are_not_guessed() -> None:
-    cards = [Device(id=f"gpu{number}", kind="gpu", vendor="amd", gfx="gfx1100") for number in range(2)]
-    seen = gpu(Runtime(name="hip", index=0), None, "gfx1100")
-    assert runtimes.find(cards, seen) is None
+    cards = [
+        Device(id=f"gpu{number}", kind="gpu", vendor="amd", gfx="gfx1100", pci_address=f"0000:0{number}:00.0")
+        for number in range(2)
+    ]
+    seen = [gpu(Runtime(name="torch", index=number), None, "gfx1100") for number in range(2)]
+    merged = merge_seen(cards, [Seen(runtime="torch", devices=tuple(seen))])
+    assert len(merged) == 2
+    for device in merged:
+        (runtime,) = device.runtimes
+        assert (runtime.name, runtime.index) == ("torch", None)
+        assert "which of its indices" in (runtime.note or "")
 
 
 def test_functions_of_one_slot_are_told_apart_by_the_whole_address() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from wavefit.device.files import children, read_pairs, read_text, to_int
 from wavefit.schema import Device, Partition, Runtime
 
@@ -61,14 +63,9 @@ def number_runtimes(device: Device, runtimes: Sequence[tuple[Runtime, int]]) -> 
     else:
         found = [None] * len(runtimes)
     return tuple(
-        _with_partition(runtime, number) for (runtime, _), number in zip(runtimes, found, strict=True)
+        msgspec.structs.replace(runtime, partition=number)
+        for (runtime, _), number in zip(runtimes, found, strict=True)
     )
-
-
-def _with_partition(runtime: Runtime, number: int | None) -> Runtime:
-    import msgspec
-
-    return msgspec.structs.replace(runtime, partition=number)
 
 
 def _number(properties: Mapping[str, int]) -> int:

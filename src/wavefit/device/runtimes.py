@@ -9,7 +9,6 @@ import importlib.util
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from wavefit import child
 from wavefit.child import Say
 from wavefit.device import torch_build
+from wavefit.device.catalogue import fill
 from wavefit.device.partitions import number_runtimes
 from wavefit.device.probe import merge, probe
 from wavefit.device.seen import Question, Seen
@@ -66,12 +66,12 @@ def with_runtimes(devices: Sequence[Device], say: Say) -> tuple[Device, ...]:
 
 
 def ask_all(say: Say) -> tuple[Seen, ...]:
-    """What each runtime here sees, all asked at once."""
-    found = installed()
-    with tempfile.TemporaryDirectory(prefix="wavefit-") as folder, ThreadPoolExecutor(len(found)) as pool:
-        say(f"asking {', '.join(runtime.name for runtime in found)}")
-        work = [pool.submit(ask, runtime, Path(folder) / runtime.name) for runtime in found]
-        answers = [future.result() for future in work]
+    """What each runtime here sees, asked one after another."""
+    answers = []
+    with tempfile.TemporaryDirectory(prefix="wavefit-") as folder:
+        for runtime in installed():
+            say(f"asking {runtime.name}")
+            answers.append(ask(runtime, Path(folder) / runtime.name))
     return (*answers, *_torch_without_gpu())
 
 
@@ -117,12 +117,13 @@ def merge_seen(devices: Sequence[Device], answers: Iterable[Seen]) -> tuple[Devi
         groups: dict[int, list[Device]] = {}
         for seen in answer.devices:
             index = find(merged, seen)
+            if index is None and (twins := _twins(merged, seen)):
+                merged = [_untold(each, seen) if at in twins else each for at, each in enumerate(merged)]
+                continue
             if index is None:
                 merged.append(_new(seen, merged))
                 index = len(merged) - 1
-                groups[index] = [seen]
-            else:
-                groups.setdefault(index, []).append(seen)
+            groups.setdefault(index, []).append(seen)
         for index, group in groups.items():
             merged[index] = _add(merged[index], group)
         merged = _note(merged, answer, set(groups))
@@ -140,6 +141,7 @@ def find(devices: Sequence[Device], seen: Device) -> int | None:
             lambda known: _agree(_parts(known.pci_address), same, function=True),
             # A partition's number, or PyTorch's missing function, stands where the function should.
             lambda known: _agree(_parts(known.pci_address), same, function=False),
+            lambda known: known.pci_address is None and _alike(known, seen) and _same_name(known, seen),
             lambda known: known.pci_address is None and _alike(known, seen),
         )
     else:
@@ -185,6 +187,22 @@ def _same_name(known: Device, seen: Device) -> bool:
     return known.name is not None and known.name == seen.name
 
 
+def _twins(devices: Sequence[Device], seen: Device) -> set[int]:
+    """The known devices that a runtime may mean, where it does not tell which of them."""
+    return {
+        index
+        for index, known in enumerate(devices)
+        if _alike(known, seen) and (known.pci_address is None or seen.pci_address is None)
+    }
+
+
+def _untold(device: Device, seen: Device) -> Device:
+    """Lists a runtime without its index: by a guessed one, another GPU would be used."""
+    note = "it does not tell which of its indices is this GPU"
+    unnumbered = [msgspec.structs.replace(runtime, index=None, note=note) for runtime in seen.runtimes]
+    return msgspec.structs.replace(device, runtimes=_joined(device.runtimes, unnumbered))
+
+
 def _new(seen: Device, devices: Sequence[Device]) -> Device:
     """A GPU that only a runtime sees, with an id of its own and an address in full."""
     number = sum(device.kind == "gpu" for device in devices)
@@ -214,7 +232,9 @@ def _add(known: Device, group: Sequence[Device]) -> Device:
     if facts.pci_address is not None and facts.pci_address.count(":") == 1:
         facts = msgspec.structs.replace(facts, pci_address=f"0000:{facts.pci_address}")
     both = merge(known, facts)
-    return msgspec.structs.replace(both, id=known.id, runtimes=_joined(known.runtimes, numbered))
+    link = None if both.integrated else both.link
+    both = msgspec.structs.replace(both, id=known.id, link=link, runtimes=_joined(known.runtimes, numbered))
+    return fill(both)  # a runtime may have told the target or the name that the catalogue goes by
 
 
 def _joined(first: Sequence[Runtime], second: Sequence[Runtime]) -> tuple[Runtime, ...]:

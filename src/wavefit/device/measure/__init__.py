@@ -13,7 +13,7 @@ from pathlib import Path
 from wavefit import child
 from wavefit.child import Say
 from wavefit.device.measure.order import Order, Reading, Readings
-from wavefit.device.measure.store import keep, measured
+from wavefit.device.measure.store import keep, measured, with_figures
 from wavefit.schema import Device, Failure, Figure, Runtime
 
 __all__ = ["measure", "measured"]
@@ -44,8 +44,12 @@ def measure(device: Device, say: Say, folder: Path | None = None) -> Device | Fa
             order = Order(device=device, runtime=runtime)
             answer = child.run(function, order, Readings, DEADLINE_S, Path(workdir), say)
         if not isinstance(answer, Failure):
-            keep(device, _figures(answer), folder)
-            return measured(device, folder)
+            figures = _figures(answer)
+            try:
+                keep(device, figures, folder)
+            except OSError as error:  # a read-only home, as containers have it
+                say(f"the figures are not kept: {error}")
+            return with_figures(device, figures)
         failure = answer
     return failure
 

@@ -20,15 +20,20 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 def measured(device: Device, folder: Path | None = None) -> Device:
-    """The device with the peaks that were measured on it with this driver in place of published ones.
-
-    A measured product also stands for the matrix units' peak: it was run on them where the device has some.
-    """
+    """The device with the peaks that were measured on it with this driver in place of published ones."""
     try:
         text = _path(device, folder).read_bytes()
         figures = decode(text, Kept, "measured figures").figures
     except (OSError, InputError):  # none, or a file that is torn: measure again
         return device
+    return with_figures(device, figures)
+
+
+def with_figures(device: Device, figures: dict[str, Figure]) -> Device:
+    """The device with measured peaks in place of others.
+
+    A measured product also stands for the matrix units' peak: it was run on them where the device has some.
+    """
     matrix = {f"{name}_matrix": figures[name] for name in ("fp32", "fp16") if name in figures}
     return msgspec.structs.replace(device, peaks={**device.peaks, **figures, **matrix})
 
