@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from fakes import sysfs
 
+from wavefit.doctor import explain as explain_module
 from wavefit.doctor import explain_text
 from wavefit.doctor.explain import Answer, Explanation, explain
 from wavefit.doctor.known_errors import SHORTEST_ANCHOR, KnownError, Pattern, load
@@ -97,6 +98,36 @@ def test_a_pattern_takes_linear_time(name: str, pattern: Pattern) -> None:
     assert pattern.regex
 
 
+def test_what_is_safe_can_be_run_as_it_stands() -> None:
+    """No word to fill in, nothing that deletes, takes out a package, edits the boot or ends the session."""
+    fixes = [fix for error in ERRORS for part in (error, *error.variants) for fix in part.fix]
+    blank = r"\b(COMMAND|IMAGE|MODEL|NODE|CONTAINER|EXTENSION|NAME)\b"
+    unsafe = blank + "|rm -|remove|uninstall|reboot|shutdown|grub|modprobe -r"
+    assert len([fix for fix in fixes if fix.safe]) > 50
+    assert [fix.command for fix in fixes if fix.safe and re.search(unsafe, fix.command)] == []
+
+
+def test_wavefit_commands_are_commands() -> None:
+    """Each verb and option that an answer names is one that is there."""
+    from typer.main import get_command
+
+    from wavefit.cli import app
+
+    verbs = getattr(get_command(app), "commands")  # noqa: B009 - the stubs of click's groups are not seen
+    texts = {
+        text
+        for error in ERRORS
+        for part in (error, *error.variants)
+        for text in (*(fix.command for fix in part.fix), getattr(part, "verify", ""))
+        if text.startswith("wavefit ")
+    }
+    assert len(texts) > 10
+    for text in sorted({*texts, explain_module.COLLECT}):
+        verb, *words = text.split()[1:]
+        known = {option for parameter in verbs[verb].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= known, text
+
+
 # ---- told apart, under noise ----------------------------------------------------------------------------------------
 
 _CHATTER = """Traceback (most recent call last):
@@ -171,6 +202,9 @@ def test_a_sample_names_few_others(nowhere: Machine) -> None:
         "[drm] Initialized amdgpu 3.57.0 20150101 for 0000:03:00.0 on minor 1",
         "  Name:                    gfx1103\n  Marketing Name:          AMD Radeon Graphics",
         "Segmentation fault (core dumped)",
+        "pci 0000:25:00.0: BAR 7: no space for [mem size 0x00100000 64bit]",
+        "vboxdrv: module verification failed: signature and/or required key missing - tainting kernel",
+        "sha256 80070057887a0005887a00068007000e",
         "\x00\xff\x1b[31m",
         "\N{GRINNING FACE}" * 1000,
     ],

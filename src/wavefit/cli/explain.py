@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from wavefit.doctor.explain import Answer, Explanation
 
 _UNKNOWN = 1
+_WIDEST = 100
 
 
 def command(
@@ -91,17 +94,24 @@ def _show(answer: Answer, cut: bool) -> None:
     if others:
         typer.echo("\nAlso in this text, and perhaps only what follows from it:")
     for other in others:
-        typer.echo(f"\n{other.area}: {other.title}\n  in: {other.line}")
-        typer.echo(f"  {other.cause}")
+        typer.echo(f"\n{other.area}: {other.title}\n  in: {other.line}\n{_prose(other.cause, 2)}")
         if other.fixes:
             typer.echo(f"    {other.fixes[0].command}")
 
 
 def _show_one(found: Explanation) -> None:
     typer.echo(f"{found.area}: {found.title}\n  in: {found.line}")
-    typer.echo(f"\nCause{' on this machine' if found.machine else ''}: {found.cause}\n\nFix:")
+    cause = f"Cause{' on this machine' if found.machine else ''}: {found.cause}"
+    typer.echo(f"\n{_prose(cause)}\n\nFix:")
     for fix in found.fixes:
         typer.echo(f"  {fix.command}")
         if fix.why:
-            typer.echo(f"      {fix.why}")
+            typer.echo(_prose(fix.why, 6))
     typer.echo(f"\nThen check: {found.verify}\nSource: {found.source}")
+
+
+def _prose(text: str, indent: int = 0) -> str:
+    """Sentences in lines that fit. Commands are never broken, so that they can be copied."""
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    margin = " " * indent
+    return textwrap.fill(text, max(width, 2 * indent + 20), initial_indent=margin, subsequent_indent=margin)
