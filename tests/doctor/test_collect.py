@@ -54,7 +54,7 @@ def hurt(root: Path) -> Machine:
         "AWS_SECRET": "hunter2",
         "HOME": "/home/alice",
     }
-    packages = {"onnxruntime": "1.32.0", "onnxruntime-migraphx": "1.27.1"}
+    packages = {"onnxruntime": "1.32.0", "onnxruntime-migraphx": "1.27.1", "secret-project": "1"}
     machine = software.machine(
         root, "card apu", environ, packages, {"torch": software.CUDA, "shell": ["~/.bashrc: x"]}, files
     )
@@ -159,7 +159,7 @@ def test_personal_details_are_left_out(tmp_path: Path) -> None:
         "10.1.2.3",
         "10.9.8.7",
     )
-    for detail in (*details, "hunter2", "ab" * 32, "example.org", str(tmp_path)):
+    for detail in (*details, "hunter2", "secret", "ab" * 32, "example.org", str(tmp_path)):
         assert detail not in text, detail
     for kept in ("amdgpu.gpu_recovery=1", "iommu=pt", "ppfeaturemask", "HSA_ENABLE_SDMA", "/home/user/bin"):
         assert kept in text, kept
@@ -182,6 +182,8 @@ def test_this_machine_is_recorded_without_its_names(tmp_path: Path) -> None:
 def test_words_are_taken_out_where_they_stand_alone() -> None:
     scrub = Scrubber(frozenset({"al", "gemini"}))
     assert scrub.text("al gemini-2 total al") == "NAME NAME-2 total NAME"
+    assert scrub.text("Linux version 6.14 (ada@den) #1") == "Linux version 6.14 (MAIL) #1"
+    assert scrub.text("0000:03:00.0 1002:744c 7.1.0-42 fw 0x12") == "0000:03:00.0 1002:744c 7.1.0-42 fw 0x12"
 
 
 def member(name: str, data: bytes = b"", **fields: object) -> tuple[tarfile.TarInfo, bytes]:

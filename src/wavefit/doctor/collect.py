@@ -27,7 +27,6 @@ _FILES = (
     "proc/cpuinfo",
     "proc/meminfo",
     "proc/cmdline",
-    "proc/version",
     "proc/modules",
     "proc/self/cgroup",
     "proc/1/cgroup",
@@ -197,7 +196,7 @@ def _add_facts(recording: Recording) -> None:
     recording.files[RECORDING.lstrip("/")] = msgspec.json.encode({"nodes": found})
     if machine.process is not None:
         facts = asdict(machine.process) | {"environ": scrub.environ(machine.process.environ)}
-        facts["packages"] = dict(machine.process.packages)
+        facts["packages"] = scrub.packages(machine.process.packages)
         recording.files["wavefit/process.json"] = msgspec.json.encode(facts)
     here = software.installed(machine)
     here = msgspec.structs.replace(here, shell=tuple(map(scrub.text, here.shell)))

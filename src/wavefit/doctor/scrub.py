@@ -21,6 +21,11 @@ _VARIABLES = re.compile(
     r"PATH|LD_LIBRARY_PATH|container|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR|XDG_CACHE_HOME|HOME|"
     r"KUBERNETES_SERVICE_HOST|(APPTAINER|SINGULARITY)_CONTAINER|WSL_DISTRO_NAME"
 )
+# Python packages that a check may ask for; others may tell what someone works on.
+_PACKAGES = re.compile(
+    r"(onnx|torch|pytorch|triton|pyopencl|pocl|intel-opencl|rocm|hip|amd|migraphx|numpy|tensor|cupy|jax|openvino|nvidia|"
+    r"cuda|wavefit|tinygrad|iree|olive).*"
+)
 _NAMING = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "WSL_DISTRO_NAME")
 _SERIAL_LINE = re.compile(r"^(unique_id|serial\w*|Serial|product_uuid|board_serial)\b.*\n?", re.MULTILINE)
 _PATTERNS = (
@@ -29,7 +34,7 @@ _PATTERNS = (
     (re.compile(r"\b[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}\b"), "MAC"),
     (re.compile(r"\b[0-9a-f]{24,64}\b"), "ID"),  # of a container
     (re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b(?!\.)"), "IP"),
-    (re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+\w"), "MAIL"),
+    (re.compile(r"[\w.+-]+@[\w.-]*\w"), "MAIL"),  # and who built a kernel, on which host
 )
 _SHARED_NAMES = frozenset(
     ("root", "user", "home", "localhost", "ubuntu", "debian", "fedora", "linux", "amd", "gpu")
@@ -74,6 +79,10 @@ class Scrubber:
         """The variables that a check may ask for."""
         kept = {name: value for name, value in environ.items() if _VARIABLES.fullmatch(name)}
         return {name: "set" if name in _NAMING else self.text(value) for name, value in kept.items()}
+
+    def packages(self, packages: Mapping[str, str]) -> dict[str, str]:
+        """The packages that a check may ask for."""
+        return {name: version for name, version in packages.items() if _PACKAGES.match(name)}
 
 
 def scrubber(machine: Machine) -> Scrubber:
