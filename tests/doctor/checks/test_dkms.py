@@ -58,3 +58,9 @@ def test_without_dkms_or_in_a_container_there_is_nothing_to_say(tmp_path: Path) 
     assert dkms.check(linux.machine(linux.healthy(tmp_path / "plain"))) == []
     linux.docker(registered(tmp_path / "docker"))
     assert dkms.check(linux.machine(tmp_path / "docker")) == []
+
+
+def test_a_loaded_module_with_a_version_is_dkmss_wherever_it_lies(tmp_path: Path) -> None:
+    """The kernel's own amdgpu has no version."""
+    sysfs.write(registered(tmp_path), {"sys/module/amdgpu/version": "6.12.12"})
+    assert dkms.check(linux.machine(tmp_path)) == []
