@@ -131,14 +131,15 @@ def test_a_wrong_product_is_refused() -> None:
         device = cl.get_platforms()[0].get_devices()[0]
     except cl.Error:
         pytest.skip("no OpenCL platform")
-    queue = cl.CommandQueue(cl.Context([device]), device)
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context, device)
     first, second = on_opencl._matrix(64, np.float32, 0), on_opencl._matrix(64, np.float32, 1)
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
     right = first @ second
-    on_opencl._check(cl, queue, cl.Buffer(queue.context, flags, hostbuf=right), first, second, "fp32")
+    on_opencl._check(cl, queue, cl.Buffer(context, flags, hostbuf=right), first, second, "fp32")
     right[-1, 5] += 1
     with pytest.raises(RouteError, match="product is wrong"):
-        on_opencl._check(cl, queue, cl.Buffer(queue.context, flags, hostbuf=right), first, second, "fp32")
+        on_opencl._check(cl, queue, cl.Buffer(context, flags, hostbuf=right), first, second, "fp32")
 
 
 def test_measuring_a_recording_is_refused(tmp_path: Path) -> None:

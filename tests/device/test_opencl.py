@@ -34,7 +34,7 @@ def test_a_device_without_pci_says_so_through_any_loader() -> None:
 
 
 def test_amds_topology_is_in_signed_bytes() -> None:
-    topology = SimpleNamespace(bus=-61, device=0, function=0)  # cl_char of 0xc3
+    topology = cl.DeviceTopologyAmd(-61, 0, 0)  # pyopencl hands on a cl_char: 0xc3
     device = _device("cl_khr_fp64 cl_amd_device_attribute_query", {cl.device_info.TOPOLOGY_AMD: topology})
     assert opencl._address(cl, device) == "c3:00.0"
 

@@ -17,7 +17,7 @@ from wavefit.errors import RouteError
 _COPY_BYTES = 1 << 30
 _TRANSFER_BYTES = 128 << 20
 _LARGEST_MATRIX = 4096
-_LARGEST_ERROR = {"fp32": 1e-5, "fp16": 2e-2}  # relative L2 of a row against float64
+_LARGEST_ERROR = {"fp32": 1e-5, "fp16": 5e-3}  # relative L2 of a row against float64
 
 
 def measure(payload: Order, say: Reporter) -> Readings:
@@ -37,7 +37,8 @@ def measure(payload: Order, say: Reporter) -> Readings:
 
 def _measure(cl: Any, order: Order, say: Reporter) -> Readings:
     device = _device(cl, order)
-    queue = cl.CommandQueue(cl.Context([device]), device)
+    context = cl.Context([device])  # held here: with Intel's runtime a queue alone does not keep it
+    queue = cl.CommandQueue(context, device)
     most = device.max_mem_alloc_size // 4
     say.stage("copy")
     readings = {"bandwidth": _copy(cl, queue, min(_COPY_BYTES, most))}
