@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from fakes import models
+from msgspec.structs import replace
 
 import wavefit
 from wavefit.bundle.read import load_bundle
@@ -198,3 +199,24 @@ def test_a_frozen_batch_is_the_only_one_that_is_tried(tmp_path: Path) -> None:
     assert settle(Request(), frozen).batches == (4,)
     with pytest.raises(InputError, match="dynamic-batch"):
         settle(Request(batches=(1, 2)), frozen)
+
+
+def test_a_run_that_picks_nothing_leaves_an_earlier_bundle_as_it_was(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "net.wavefit"
+    first, _ = optimize(order(model, folder), Notes())
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = order(model, folder)
+    hopeless = replace(again, request=replace(again.request, routes=("ort_migraphx",)))
+    bundle, _ = optimize(hopeless, Notes())
+    assert bundle.choice.pick is None
+    assert "stays as it was" in bundle.choice.sentence
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert load_bundle(folder)[0] == first
+
+
+def test_bench_of_a_bundle_measures_the_pick_at_its_own_batch(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "net.wavefit"
+    optimize(order(model, folder, batches=(3,)), Notes())
+    again = Order(model=str(folder), request=Request(load=QUICK), folder="", command="")
+    records, _ = bench(again, Notes())
+    assert [record.plan.label for record in records] == ["ort_cpu fp32 batch 3"]

@@ -185,18 +185,23 @@ def _figures(record: Record) -> tuple[float | None, ...]:
 
 
 def _dominates(one: tuple[float | None, ...], other: tuple[float | None, ...]) -> bool:
-    """Better somewhere and nowhere worse, over the figures that both have."""
+    """Better somewhere and nowhere worse, over the figures that both have; a tie is neither."""
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    return any(a < b for a, b in pairs) and all(a <= b for a, b in pairs)
+    return any(a * _TIE < b for a, b in pairs) and all(a <= b * _TIE for a, b in pairs)
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+    return f"{_short(seconds * 1e3)} ms"
 
 
 def _rate(per_second: float) -> str:
-    return f"{per_second:,.4g} inferences/s"
+    return f"{_short(per_second)} inferences/s"
 
 
 def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
+
+
+def _short(number: float) -> str:
+    """Three digits, or all before the point where there are more; never an exponent for what people read."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

@@ -100,16 +100,26 @@ def bench(order: Order, progress: Progress) -> tuple[list[Record], tuple[Unsuppo
     """
     with tempfile.TemporaryDirectory(prefix="wavefit-") as folder, Journal(Path(folder)) as journal:
         if is_bundle(order.model) and not order.request.routes:
-            pick = picked(Path(order.model))
-            order = replace(order, request=replace(order.request, routes=(pick.plan.route,)))
+            order = replace(order, request=_as_picked(order.request, picked(Path(order.model)).plan))
         tried = _try_all(order, journal, progress)
         return tried.records, tried.refusals
+
+
+def _as_picked(request: Request, plan: Plan) -> Request:
+    """The request that comes to a bundle's pick alone, at its own batch where none was asked for."""
+    batches = (plan.batch,) if request.batches == Request().batches else request.batches
+    return replace(
+        request, routes=(plan.route,), precisions=(plan.precision,), batches=batches, series=plan.series
+    )
 
 
 def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundle, list[Record]]:
     tried = _try_all(order, journal, progress)
     choice = choose(tried.records, tried.refusals, tried.request)
     draft = _draft(order, tried, choice)
+    if choice.pick is None and is_bundle(journal.folder):
+        sentence = f"{choice.sentence} {journal.folder} stays as it was."
+        return replace(draft, choice=replace(choice, sentence=sentence)), tried.records
     progress.say("packing the bundle")
     return write_bundle(journal.folder, draft, tried.model, tried.records, render), tried.records
 
@@ -135,6 +145,8 @@ def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
     refusals = tuple(answer for answer in answers if isinstance(answer, Unsupported))
     trials = _Trials(model, request, prepared, journal, work, progress)
     for plan in (answer for answer in answers if isinstance(answer, Plan)):
+        if request.series is not None and plan.series != request.series:
+            continue
         trials.sweep(plan, next(device for device in devices if device.id == plan.device))
     return _Tried(
         model=model,

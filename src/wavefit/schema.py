@@ -462,6 +462,7 @@ class Request(Struct, frozen=True, kw_only=True):
     batches: tuple[int, ...] = (1,)  # ascending
     sizes: dict[str, int] = {}  # sizes of symbolic dimensions other than the batch
     routes: tuple[str, ...] = ()  # empty: all
+    series: str | None = None  # only the plans of this series; None: all
     devices: tuple[str, ...] = ()  # ids; empty: all
     require_gpu: bool = False
     max_drop: float = 0.01  # of the task metric

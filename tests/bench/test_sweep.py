@@ -24,9 +24,13 @@ def test_it_goes_on_while_throughput_rises() -> None:
     assert why_stop([at(1, 50), at(2, 80), at(4, 120)], 8, None) is None
 
 
+def test_one_batch_without_more_throughput_may_be_noise() -> None:
+    assert why_stop([at(1, 50), at(2, 80), at(4, 79)], 8, None) is None
+
+
 def test_it_stops_where_throughput_no_longer_rises_and_says_the_figures() -> None:
-    reason = why_stop([at(1, 50), at(2, 80), at(4, 81)], 8, None)
-    assert reason == "throughput stopped rising: 80/s at batch 2, 81/s at batch 4"
+    reason = why_stop([at(1, 50), at(2, 80), at(4, 79), at(8, 81)], 16, None)
+    assert reason == "throughput stopped rising: 80/s at batch 2, 81/s at batch 8"
 
 
 def test_it_stops_before_a_batch_that_would_not_fit() -> None:
@@ -39,7 +43,9 @@ def test_it_stops_before_a_batch_that_would_not_fit() -> None:
 
 
 def test_the_hosts_memory_is_not_held_against_a_gpus() -> None:
-    done = [replace(each, device=records.gpu()) for each in (at(1, 50, peak_mib=100), at(2, 80, peak_mib=200))]
+    done = [
+        replace(each, device=records.gpu()) for each in (at(1, 50, peak_mib=100), at(2, 80, peak_mib=200))
+    ]
     assert why_stop(done, 8, 500 * MIB) is None  # nothing is known of the device's
 
 

@@ -43,6 +43,8 @@ _EARLY_STOPPING = {"SingleStream": 64, "MultiStream": 662}
 _LONGER = 5  # times the duration that a run may take to reach them
 _SERVER_SHARE = 0.7
 _SERVER_LATENCY_BATCHES = 10
+_SERVER_LATENCY_S = 0.02  # at least: two threads of Python hand over in 5 ms where both are busy
+_SERVER_HANDING_S = 2e-4  # about what handing one query from LoadGen's thread to ours costs
 
 
 def check_load(load: Load) -> None:
@@ -160,15 +162,14 @@ def _server_targets(subject: Subject, load: Load) -> tuple[float, float, tuple[s
     capacity = subject.batch / subject.batch_s
     rate, latency, notes = load.target_qps, load.target_latency_s, []
     if rate is None:
+        capacity = subject.batch / (subject.batch_s + _SERVER_HANDING_S)
         rate = min(_SERVER_SHARE * capacity, _MOST_QUERIES / load.duration_s)
         notes.append(
             f"no target qps given: {rate:.4g}, {_SERVER_SHARE:.0%} of {capacity:.4g} items a second, was used"
         )
     if latency is None:
-        latency = _SERVER_LATENCY_BATCHES * subject.batch_s
-        notes.append(
-            f"no target latency given: {latency * 1e3:.4g} ms, {_SERVER_LATENCY_BATCHES} times a batch, was used"
-        )
+        latency = max(_SERVER_LATENCY_BATCHES * subject.batch_s, _SERVER_LATENCY_S)
+        notes.append(f"no target latency given: {latency * 1e3:.4g} ms was used")
     return rate, latency, tuple(notes)
 
 

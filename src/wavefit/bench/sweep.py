@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from wavefit.schema import Record
 
-_RISE = 1.03  # a batch must bring 3 % more throughput, or the next larger one is not tried
+_RISE = 1.03  # what counts as more throughput: 3 % above the best so far
+_PATIENCE = 2  # batches in a row without more of it; one alone may be noise
 
 
 def why_stop(done: Sequence[Record], batch: int, free_bytes: int | None) -> str | None:
@@ -23,10 +24,13 @@ def why_stop(done: Sequence[Record], batch: int, free_bytes: int | None) -> str 
     if (needed := _needed_bytes(done, batch)) is not None and free_bytes is not None and needed > free_bytes:
         return f"it would take about {needed / 2**20:,.0f} MiB (predicted), {free_bytes / 2**20:,.0f} MiB are free"
     rates = [(record.plan.batch, rate) for record in done if (rate := _rate(record)) is not None]
-    if len(rates) < 2 or rates[-1][1] >= _RISE * max(rate for _, rate in rates[:-1]):
+    best_of = len(rates) - _PATIENCE
+    if best_of < 1 or max(rate for _, rate in rates[best_of:]) >= _RISE * max(
+        rate for _, rate in rates[:best_of]
+    ):
         return None
-    (before, slower), (at, rate) = max(rates[:-1], key=lambda pair: pair[1]), rates[-1]
-    return f"throughput stopped rising: {slower:,.4g}/s at batch {before}, {rate:,.4g}/s at batch {at}"
+    (before, slower), (at, rate) = max(rates[:best_of], key=lambda pair: pair[1]), rates[-1]
+    return f"throughput stopped rising: {slower:,.0f}/s at batch {before}, {rate:,.0f}/s at batch {at}"
 
 
 def _needed_bytes(done: Sequence[Record], batch: int) -> int | None:

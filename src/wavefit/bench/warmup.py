@@ -17,7 +17,8 @@ _CLOSE = 0.05
 
 _WINDOW_RUNS = 5
 _WINDOW_S = 0.05
-"""A window has at least so many runs and lasts at least so long, as five runs of 20 us say nothing."""
+"""A window has at least so many runs and lasts at least so long, as five runs of 20 us say nothing. Where that many
+would take more than the time there is, one run is a window."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,21 @@ def warm_up(session: Session, batches: Sequence[Arrays], most_s: float, most_run
     """Runs the batches in turn until two windows of runs in a row have the same median, within 5 %.
 
     Args:
-        most_s: ends at the first window after this time; a window has at least five runs.
+        most_s: ends at the first window after this time.
         most_runs: ends after so many runs at the latest.
 
     Raises:
         RouteError: the runtime failed.
     """
     end = time.perf_counter() + most_s
-    runs, before = 0, None
+    first = _window(session, batches, 0, 1, 0.0)
+    least = _WINDOW_RUNS if first[0] * _WINDOW_RUNS * 2 <= most_s else 1
+    runs, before = 1, None
     while True:
-        window = _window(session, batches, runs, min(end, time.perf_counter() + _WINDOW_S))
+        window = _window(session, batches, runs, least, min(end, time.perf_counter() + _WINDOW_S))
         runs += len(window)
         batch_s = median(window)
-        whole = len(window) >= _WINDOW_RUNS
+        whole = len(window) >= least
         if whole and before is not None and abs(batch_s - before) <= _CLOSE * before:
             return WarmUp(runs, batch_s, settled=True)
         if time.perf_counter() >= end or runs >= most_runs:
@@ -59,10 +62,10 @@ def warm_up(session: Session, batches: Sequence[Arrays], most_s: float, most_run
         before = batch_s
 
 
-def _window(session: Session, batches: Sequence[Arrays], first: int, end: float) -> list[float]:
-    """Times of the runs up to ``end`` and of at least a window's number of runs."""
+def _window(session: Session, batches: Sequence[Arrays], first: int, least: int, end: float) -> list[float]:
+    """Times of the runs up to ``end``, and of at least ``least``."""
     times: list[float] = []
-    while len(times) < _WINDOW_RUNS or time.perf_counter() < end:
+    while len(times) < least or time.perf_counter() < end:
         start = time.perf_counter()
         session.run(batches[(first + len(times)) % len(batches)])
         times.append(time.perf_counter() - start)
