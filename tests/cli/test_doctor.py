@@ -77,6 +77,7 @@ def test_bad_input_is_one_line_and_exit_2(shell: Shell, broken: str) -> None:
     shell.refuses("doctor", "--root", "net.onnx", says="net.onnx is no recording")
     shell.refuses("doctor", "--collect", "no/such/a.tar.gz", says="no/such")
     shell.refuses("doctor", "--collect", ".", says="--collect .")
+    shell.refuses("doctor", "--collect", "net.onnx", "--root", broken, says="net.onnx is there already")
     shell.refuses("doctor", "--fix", "--json", says="--fix")
     shell.refuses("doctor", "--fix", "--root", broken, says="--fix")
 

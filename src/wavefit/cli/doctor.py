@@ -94,6 +94,8 @@ def _collect(machine: Machine, file: Path) -> None:
         raise InputError(
             f"--collect {file} is no file that can be written", "name one in a folder that is there"
         )
+    if file.exists():
+        raise InputError(f"--collect {file} is there already", "name another file, or delete it first")
     count = collect(machine, file)
     typer.echo(f"{file}: {count} files. Look through it before you send it: tar -tzf {file}")
     typer.echo(f"It is read with: wavefit doctor --root {file}")

@@ -14,6 +14,7 @@ import msgspec
 from wavefit.device import ort_builds, torch_build
 from wavefit.device.files import children, read_text
 from wavefit.doctor.machine import Machine
+from wavefit.errors import InputError
 from wavefit.schema import Struct, decode
 
 FILE = "wavefit/installed.json"
@@ -46,8 +47,10 @@ def installed(machine: Machine) -> Installed:
     """As this Python has it, or as it was recorded; empty where a recording has none."""
     if machine.live:
         return _installed_here()
-    text = machine.read(FILE)
-    return Installed() if text is None else decode(text, Installed, FILE)
+    try:
+        return decode(machine.read(FILE) or "{}", Installed)
+    except InputError:
+        return Installed()  # what cannot be read is not known
 
 
 def packages(machine: Machine) -> Mapping[str, str]:
