@@ -97,7 +97,10 @@ def _largest(answer: Outlook) -> str:
 
 
 def _uncosted(at: At) -> Iterable[str]:
-    return (f"the time of {', '.join(at.roof.unknown)}",) if at.roof.unknown else ()
+    left = [f"the time of {', '.join(at.roof.unknown)}"] if at.roof.unknown else []
+    if at.prediction.total_s is not None and at.roof.launch is None:
+        left.append("launches")
+    return left
 
 
 def _bound(batches: Sequence[At]) -> str:

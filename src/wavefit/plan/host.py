@@ -6,7 +6,7 @@ VmHWM and VmRSS of one process (onnxruntime 1.32, Linux x86-64) with each level 
 MALLOC_MMAP_THRESHOLD_ set low, so that freed memory goes back at once: the difference is what the heap keeps.
 
 1. Reading: every tensor of the protobuf is copied into a buffer and then dropped, one after the other: weights + the
-   largest tensor.
+   largest tensor. Tensors of under 128 KiB lie in the heap, where the protobuf's copies leave holes: + all of those.
 2. Layout: a Conv's weights are written in blocks of channels (NCHWc), first into a new tensor of the graph, then into
    the session's own buffer; the originals are freed too late for the heap to give them back: + 2 x Conv weights.
 3. Packing: a Gemm's or MatMul's weights are packed into a new buffer one by one, the original freed after each. A
@@ -29,6 +29,7 @@ from wavefit.plan.trace import Trace
 MMAP_MOST_BYTES = (
     32 << 20
 )  # mallopt(3), M_MMAP_THRESHOLD: the dynamic threshold's upper limit on 64-bit systems
+MMAP_LEAST_BYTES = 128 << 10  # and where that threshold starts
 NODE_BYTES = (
     6 << 10
 )  # a node, its kernel and its names: light_resnet50 with optimisation off, less its weights
@@ -47,7 +48,7 @@ class Host:
         holes: of ``heap``, long enough for the arena to use.
         activations: alive at the worst moment of a run, written over in place where that is possible.
         arena: pages that the first run writes to.
-        graph: nodes and kernels.
+        graph: nodes and kernels, and what the protobuf's small tensors leave behind.
     """
 
     weights: int
@@ -77,6 +78,7 @@ def host(trace: Trace, weight_bytes: int) -> Host:
     heap = max(2 * sum(kernels), holes)
     mapped = max((size for size in packed if size >= MMAP_MOST_BYTES), default=0)
     reading = max(sizes.values(), default=0)
+    small = sum(size for size in sizes.values() if size < MMAP_LEAST_BYTES)
     run = as_run(trace)
     return Host(
         weights=weight_bytes,
@@ -85,7 +87,7 @@ def host(trace: Trace, weight_bytes: int) -> Host:
         holes=min(heap, 2 * max(kernels, default=0)),
         activations=liveness(run, in_place=True, count_inputs=False).peak_bytes,
         arena=first_run(run),
-        graph=NODE_BYTES * len(trace.steps),
+        graph=NODE_BYTES * len(trace.steps) + small,
     )
 
 

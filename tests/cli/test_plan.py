@@ -1,0 +1,91 @@
+"""`wavefit plan` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import models
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    return models.save(models.conv_net(), tmp_path / "net.onnx")
+
+
+def wavefit(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from wavefit.cli import main; main()", "plan", *map(str, words)]
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, encoding="utf-8", timeout=120, env=environment
+    )
+
+
+def test_the_cpu_on_eighty_columns(net: Path) -> None:
+    done = wavefit(net, "--device", "cpu", "--batch", "1,64")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "net on cpu" in done.stdout
+    assert "memory, predicted" in done.stdout
+    assert "time of one batch, predicted" in done.stdout
+    assert "nothing is copied" in done.stdout
+    assert "(predicted)" in done.stdout  # the largest batch
+
+
+def test_a_gpu_that_is_not_here(net: Path) -> None:
+    done = wavefit(net, "--device", "RX 7900 XTX", "--precision", "fp32,fp16", "--batch", "8")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "gfx1100" in done.stdout
+    assert "classic bound" in done.stdout
+    assert "Weights stay on" in " ".join(done.stdout.split())
+    assert "fp16, route torch_gpu" in done.stdout
+
+
+def test_an_integrated_gpu_copies_nothing(net: Path) -> None:
+    done = wavefit(net, "--device", "gfx1103", "--json")
+    assert done.returncode == 0, done.stderr
+    (answer,) = json.loads(done.stdout)
+    assert answer["device"]["gfx"] == "gfx1103"
+    assert answer["device"]["integrated"] is True
+    (at,) = answer["batches"]
+    assert at["transfer"]["unified"] is True
+    assert at["transfer"]["classic_max_batch"] is None
+    assert at["memory"]["where"] == "device"
+
+
+def test_json_has_every_batch(net: Path) -> None:
+    done = wavefit(net, "--device", "cpu", "--batch", "1,2,4", "--json")
+    (answer,) = json.loads(done.stdout)
+    assert [at["batch"] for at in answer["batches"]] == [1, 2, 4]
+    peaks = [at["memory"]["peak_bytes"] for at in answer["batches"]]
+    assert peaks == sorted(peaks)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--device", "gpu99"], "gpu99"),
+        (["--device", "gfx9999"], "gfx9999"),
+        (["--batch", "0"], "--batch"),
+        (["--precision", "fp8"], "--precision"),
+        (["--route", "nowhere"], "there is no route 'nowhere'"),
+        (["--size", "seq=4"], "no such symbolic dimension"),
+    ],
+)
+def test_bad_options_are_one_line(net: Path, words: list[str], said: str) -> None:
+    done = wavefit(net, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
+    done = wavefit(tmp_path / "none.onnx", "--device", "cpu")
+    assert done.returncode == 2
+    assert "none.onnx" in done.stderr
