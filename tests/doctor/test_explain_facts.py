@@ -143,6 +143,12 @@ def test_an_integrated_gpu_beside_a_card(tmp_path: Path) -> None:
         assert "integrated" in said.cause
 
 
+@pytest.mark.parametrize(("apu", "index"), [("0000:64:00.0", 0), ("0000:00:02.0", 1)])
+def test_the_card_is_called_by_its_index(tmp_path: Path, apu: str, index: int) -> None:
+    here = machine(tmp_path, lambda root: sysfs.apu(root, apu), sysfs.card)
+    assert f"export HIP_VISIBLE_DEVICES={index}" in commands(first("Memory access fault by GPU node-2", here))
+
+
 def test_memory_of_an_integrated_gpu_and_of_a_card(tmp_path: Path) -> None:
     text = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 432.00 MiB."
     assert "pages_limit" in commands(first(text, machine(tmp_path / "apu", sysfs.apu)))
@@ -184,7 +190,7 @@ def test_every_blank_in_a_text_is_filled(tmp_path: Path) -> None:
         for error in ERRORS:
             said = first(error.sample, here)
             text = " ".join((said.cause, said.verify, commands(said)))
-            assert not re.search(r"<(gfx|override|set|compiled|group|rocm)>", text), (
+            assert not re.search(r"<(gfx|override|set|compiled|group|rocm|card)>", text), (
                 here.root,
                 error.id,
                 text,

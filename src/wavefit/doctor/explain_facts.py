@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wavefit.device.versions import rocm
@@ -12,6 +13,7 @@ from wavefit.doctor.known_errors import When
 from wavefit.doctor.machine import Machine, Process
 from wavefit.doctor.nodes import nodes
 from wavefit.doctor.targets import lender, version_of
+from wavefit.schema import Device
 
 _KFD = "/dev/kfd"
 _LENDERS = (
@@ -35,6 +37,7 @@ class Facts:
     torch: str | None  # "ROCm", "CUDA", "CPU-only", "none"
     compiled: tuple[str, ...]  # the targets that rocBLAS here has kernels for; empty where there is none
     rocm: str | None
+    card: int | None  # the index by which HIP calls the first card
 
     def hold(self, when: When) -> bool:
         """Whether every condition that is given is known to hold."""
@@ -69,6 +72,7 @@ class Facts:
             "compiled": ", ".join(self.compiled),
             "group": "" if self.group is None else str(self.group),
             "rocm": (self.rocm or "").partition("-")[0],
+            "card": "" if self.card is None else str(self.card),
         }
         return {name: text for name, text in known.items() if text}
 
@@ -100,7 +104,17 @@ def gather(machine: Machine) -> Facts:
         torch=_torch(machine, python),
         compiled=python.targets or system_targets(machine),
         rocm=rocm(machine.root),
+        card=_card(gpus),
     )
+
+
+def _card(gpus: Sequence[Device]) -> int | None:
+    """As HIP said, else its place in PCI order, which is HIP's own."""
+    for place, gpu in enumerate(gpus):
+        if gpu.integrated is False:
+            said = [runtime.index for runtime in gpu.runtimes if runtime.name == "hip"]
+            return next((index for index in said if index is not None), place)
+    return None
 
 
 def _torch(machine: Machine, python: Installed) -> str | None:
