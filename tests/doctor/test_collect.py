@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import socket
 import tarfile
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from wavefit.doctor.unpack import open_machine, unpack
 from wavefit.errors import InputError
 from wavefit.schema import Device, Finding
 
+FIXTURES = Path(__file__).parents[2].parent / "shared/fixtures/lact"
 UUID = "0a1b2c3d-1111-2222-3333-444455556666"
 SERIAL = "0123456789abcdef"
 
@@ -136,6 +138,22 @@ def test_every_state_of_a_machine_survives_its_recording(state: str, tmp_path: P
     assert bool(linux.problems(expected)) == (state not in ("healthy", "atomics"))
     with open_machine(tmp_path / "a.tar.gz") as recorded:
         assert findings(recorded) == expected
+
+
+@pytest.mark.skipif(not FIXTURES.is_dir(), reason="the recorded machines are not here")
+@pytest.mark.parametrize("name", ["phoenix", "vangogh", "rx7900xtx", "rx580"])
+def test_a_real_machines_tree_survives_its_recording(name: str, tmp_path: Path) -> None:
+    (card,) = (FIXTURES / name).glob("card*")
+    root = tmp_path / "machine"
+    skip = shutil.ignore_patterns("ip_discovery")
+    shutil.copytree(card, root / "sys/class/drm" / card.name, ignore=skip)
+    if (FIXTURES / name / "kfd").is_dir():
+        shutil.copytree(FIXTURES / name / "kfd", root / "sys/class/kfd/kfd")
+    machine = Machine(root)
+    collect(machine, tmp_path / "a.tar.gz")
+    with open_machine(tmp_path / "a.tar.gz") as recorded:
+        assert same(recorded.devices) == same(machine.devices)
+        assert findings(recorded) == findings(machine)
 
 
 def test_a_recording_of_a_recording_is_the_same(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fakes import software
+from fakes import software, sysfs
 
 from wavefit.doctor.machine import Machine
 from wavefit.doctor.nodes import RECORDING
@@ -88,3 +88,11 @@ def test_without_a_gpu_it_says_what_is_left(tmp_path: Path) -> None:
     able = examination(software.machine(tmp_path / "able", gpus="", packages=packages), [], "0.2.0")
     assert "ONNX Runtime" in able.sentence
     assert "OpenCL" in able.sentence
+
+
+def test_a_recording_of_the_hardware_alone_leaves_the_rest_unknown(tmp_path: Path) -> None:
+    sysfs.card(tmp_path)
+    found = parts(Machine(tmp_path))
+    unknown = ("Python", "PyTorch", "ONNX Runtime", "HIP (ROCm)", "OpenCL", "Vulkan", "Linux", "amdgpu")
+    assert {found[name].state for name in unknown} == {"unknown"}
+    assert found["AMD GPU"].state == "ok"

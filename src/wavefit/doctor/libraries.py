@@ -39,6 +39,11 @@ def searched(machine: Machine) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*given, *_configured(machine), *multiarch, *_SYSTEM)))
 
 
+def recorded(machine: Machine) -> bool:
+    """Whether anything is known of the software here: some recordings hold the hardware alone."""
+    return machine.live or machine.exists("/etc")
+
+
 def _configured(machine: Machine) -> Iterator[str]:
     for path in children(machine.root / "etc/ld.so.conf.d", r".*\.conf"):
         for line in (read_text(path) or "").splitlines():

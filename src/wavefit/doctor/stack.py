@@ -167,6 +167,8 @@ def _hip(machine: Machine) -> Part:
 
 
 def _needed(machine: Machine) -> State:
+    if not libraries.recorded(machine):
+        return "unknown"
     return "missing" if machine.amd_gpus else "unused"
 
 
@@ -196,14 +198,17 @@ def _vulkan(machine: Machine) -> Part:
 
 
 def _driver(machine: Machine) -> list[Part]:
-    parts = [Part(layer="driver", name=_system(machine), version=kernel(machine.root), state="ok")]
+    release = kernel(machine.root)
+    parts = [
+        Part(layer="driver", name=_system(machine), version=release, state="ok" if release else "unknown")
+    ]
     loaded = versions.amdgpu_driver(machine.root)
     if not machine.amd_gpus:
         return [*parts, Part(layer="driver", name="amdgpu", state="unused")]
     if loaded is None:
         return [*parts, Part(layer="driver", name="amdgpu", state=_if_linux(machine))]
     version = loaded.partition(" ")[2]
-    own = f"the kernel's own, {kernel(machine.root)}" if version == "in-tree" else "from ROCm's packages"
+    own = f"the kernel's own, {release}" if version == "in-tree" else "from ROCm's packages"
     parts.append(Part(layer="driver", name="amdgpu", version=version, state="ok", detail=own))
     return [*parts, _kfd(machine)]
 
@@ -213,6 +218,8 @@ def _system(machine: Machine) -> str:
 
 
 def _if_linux(machine: Machine) -> State:
+    if not machine.live and not machine.exists("/sys/module"):
+        return "unknown"
     return "missing" if _system(machine) == "Linux" else "unused"
 
 

@@ -21,7 +21,7 @@ _INSTALL = "xdg-open https://rocm.docs.amd.com/projects/install-on-linux/en/late
 
 
 def check(machine: Machine) -> list[Finding]:
-    if not machine.amd_gpus:
+    if not machine.amd_gpus or not libraries.recorded(machine):
         return []
     version = versions.rocm(machine.root)
     hip = libraries.versions(machine, "libamdhip64.so")
