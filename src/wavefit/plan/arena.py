@@ -1,7 +1,7 @@
 """Pages that ONNX Runtime's arena for activations has written to by the end of a first run.
 
 Its rules, from onnxruntime/core/framework/bfc_arena.cc and allocator.h: sizes are rounded up to 256 bytes; the smallest
-free chunk that fits is taken, and split where it is at least twice as large or 128 MiB larger; where none fits, a
+free chunk that fits is taken, of equal ones that at the lowest address, and split where it is at least twice as large or 128 MiB larger; where none fits, a
 region is added whose size doubles from 1 MiB until the request fits; free neighbours are joined. In the first run of a
 session there is no memory pattern yet, so every tensor is asked for by itself, and holes between tensors of unlike
 sizes stay. A region is memory of the process only as far as it was written to.
@@ -50,7 +50,7 @@ class Arena:
             return None
         rounded = -(-size // _ROUND) * _ROUND
         fits = [
-            (chunk.size, number, chunk.start)
+            (chunk.size, -number, chunk.start)  # Linux maps a later region at a lower address
             for number, region in enumerate(self.regions)
             for chunk in region.chunks
             if chunk.free and chunk.size >= rounded
@@ -59,7 +59,7 @@ class Arena:
             self._extend(rounded)
             return self.take(size)
         _, number, start = min(fits)
-        region = self.regions[number]
+        region = self.regions[-number]
         index = next(index for index, chunk in enumerate(region.chunks) if chunk.start == start)
         chunk = region.chunks[index]
         if chunk.size >= 2 * rounded or chunk.size - rounded >= _MAX_DEAD:
