@@ -1,10 +1,10 @@
 """Pages that ONNX Runtime's arena for activations has written to by the end of a first run.
 
 Its rules, from onnxruntime/core/framework/bfc_arena.cc and allocator.h: sizes are rounded up to 256 bytes; the smallest
-free chunk that fits is taken, of equal ones that at the lowest address, and split where it is at least twice as large or 128 MiB larger; where none fits, a
-region is added whose size doubles from 1 MiB until the request fits; free neighbours are joined. In the first run of a
-session there is no memory pattern yet, so every tensor is asked for by itself, and holes between tensors of unlike
-sizes stay. A region is memory of the process only as far as it was written to.
+free chunk that fits is taken, of equal ones that at the lowest address, and split where it is at least twice as large
+or 128 MiB larger; where none fits, a region is added whose size doubles from 1 MiB until the request fits; free
+neighbours are joined. In the first run of a session there is no memory pattern yet, so every tensor is asked for by
+itself, and holes between tensors of unlike sizes stay. A region is memory of the process as far as it was written to.
 """
 
 from __future__ import annotations
