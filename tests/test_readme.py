@@ -55,7 +55,7 @@ def test_the_make_targets_exist() -> None:
 
 def test_the_extras_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text()
-    for extra in re.findall(r"wavefit\[(\w+)\]", README):
+    for extra in re.findall(r"\.\[(\w+)\]", README):
         assert re.search(rf"^{extra} = \[", project, re.MULTILINE), extra
 
 

@@ -21,7 +21,9 @@ from wavefit.bundle.journal import Journal
 from wavefit.bundle.read import is_bundle, model_of, picked
 from wavefit.bundle.write import write_bundle
 from wavefit.choice import choose
+from wavefit.device.measure import measured
 from wavefit.device.probe import probe
+from wavefit.device.runtimes import with_runtimes
 from wavefit.errors import InputError, RouteError
 from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
@@ -136,7 +138,7 @@ class _Tried(Struct, frozen=True, kw_only=True):
 
 
 def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
-    devices = select(probe(), order.request.devices)
+    devices = select(_devices(progress), order.request.devices)
     work = _Work(journal.work / "tmp", order.request, progress)
     model = _resolve(order, journal, work)
     request = settle(order.request, model)
@@ -156,6 +158,14 @@ def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
         records=trials.records,
         skipped=trials.skipped,
     )
+
+
+def _devices(progress: Progress) -> tuple[Device, ...]:
+    """What this machine has; its GPUs with what each runtime calls them, all with the peaks measured earlier."""
+    found = probe()
+    if any(device.kind == "gpu" for device in found):
+        found = with_runtimes(found, progress.say)
+    return tuple(measured(device) for device in found)
 
 
 def select(devices: tuple[Device, ...], ids: tuple[str, ...]) -> tuple[Device, ...]:

@@ -100,7 +100,7 @@ def test_equal_terms_are_comparable() -> None:
     [
         (
             {"model": fakes.model(sha256="ee" * 32)},
-            "different models: A resnet50 (0f0f0f0f), B resnet50 (eeeeeeee)",
+            "different models (their hashes): A 0f0f0f0f, B eeeeeeee",
         ),
         (
             {"plan": msgspec.structs.replace(FAST.plan, precision="fp16")},

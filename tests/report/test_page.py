@@ -72,7 +72,7 @@ def test_says_why_what_failed_failed_and_what_mends_it() -> None:
 def test_says_why_no_gpu_was_used() -> None:
     shown = page([fakes.measured("ort_cpu", fakes.cpu(), 0.05)])
     assert "No GPU was used. Why, and what would mend it" in shown.text
-    assert "Why the GPU routes were not used" in shown.text
+    assert "What cannot run here, and why" in shown.text
     ids = [attributes.get("id") for _, attributes in shown.tags]
     assert "refused" in ids
     # The GPU that nothing could use stands on the page as a device of the machine.

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from wavefit.errors import InputError
 from wavefit.model.arrays import load_array
 from wavefit.model.images import SUFFIXES, Preprocess, load_image
 from wavefit.model.samples import load_samples, random_samples
 from wavefit.routes.session import Arrays
 from wavefit.schema import Model, Request
+
+
+def with_resize(request: Request, resize: str | None) -> Request:
+    """The request with another way to bring images to the model's size; unchanged for None.
+
+    Raises:
+        InputError: there is no such way.
+    """
+    if resize is None:
+        return request
+    if resize not in ("crop", "stretch"):
+        raise InputError(f"--resize {resize} is not known", "use crop or stretch")
+    return replace(request, data=replace(request.data, resize=resize))
 
 
 def read_inputs(model: Model, request: Request, texts: Sequence[str]) -> Arrays:

@@ -206,6 +206,13 @@ class GoalOptions:
         )
 
 
+def _precisions(text: str) -> tuple[Precision, ...]:
+    chosen = choices("--precision", text, Precision)
+    if "int8" in chosen:
+        raise InputError("--precision int8 is not offered yet", "use fp32, fp16 or bf16")
+    return chosen
+
+
 def build_request(
     shapes: ShapeOptions, data: DataOptions, where: WhereOptions, load: LoadOptions, goal: GoalOptions
 ) -> Request:
@@ -222,7 +229,7 @@ def build_request(
         objective=objective,
         price_per_hour=goal.price_per_hour,
         constraints=goal.constraints(),
-        precisions=choices("--precision", where.precision, Precision),
+        precisions=_precisions(where.precision),
         batches=parse_batches(where.batch),
         sizes=shapes.sizes(),
         routes=tuple(where.route or ()),

@@ -87,15 +87,16 @@ def find(name: str | None) -> tuple[Device, Device | None]:
     Raises:
         InputError: neither this machine nor the catalogue has it.
     """
-    from wavefit.device.catalogue import device_of, fill
+    from wavefit.device.catalogue import device_of
+    from wavefit.device.measure import measured
     from wavefit.device.probe import probe
 
     here = probe()
     if name is None:
-        return fill(here[1] if len(here) > 1 else here[0]), here[0]
+        return measured(here[1] if len(here) > 1 else here[0]), here[0]
     for each in here:
         if each.id == name:
-            return fill(each), here[0]
+            return measured(each), here[0]
     try:
         return device_of(name), None
     except InputError as error:

@@ -20,6 +20,9 @@ def command(
         Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="Where the outputs go.")
     ] = None,
     plan: Annotated[str | None, typer.Option(help="A runner-up of the bundle in place of its pick.")] = None,
+    resize: Annotated[
+        str | None, typer.Option(help="Images of another size: crop or stretch [default: as optimize did].")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many of the largest values to show.")] = 5,
     json: Json = False,
 ) -> None:
@@ -28,7 +31,7 @@ def command(
     Without --input, a sample that fits the model is made. A bundle whose files were changed is refused, and what
     differs from the machine that it was measured on is said.
     """
-    from wavefit.bundle.inputs import read_inputs
+    from wavefit.bundle.inputs import read_inputs, with_resize
     from wavefit.bundle.outputs import describe, lines, save
     from wavefit.bundle.runner import open_bundle
     from wavefit.schema import pretty
@@ -36,7 +39,8 @@ def command(
     with open_bundle(bundle, plan) as runner:
         for line in runner.differences:
             typer.echo(f"note: {line}", err=True)
-        outputs = runner(read_inputs(runner.model, runner.bundle.request, input or []))
+        request = with_resize(runner.bundle.request, resize)
+        outputs = runner(read_inputs(runner.model, request, input or []))
     if output is not None:
         save(output, outputs)
     described = describe(outputs, top)

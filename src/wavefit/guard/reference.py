@@ -134,13 +134,13 @@ def make_reference(model: Model, samples: Samples, say: Callable[[str], None]) -
         InputError: ONNX Runtime is missing, does not take the model, or an output is no tensor.
     """
     chosen = _spread(model, samples)
-    say(f"reference: fp32 on {chosen.count} samples")
+    say(f"fp32 on {chosen.count} samples")
     session = OrtReference(model, Path(model.path))
     outputs, per_item, warnings = _run_fp32(model, session, chosen)
     exact: dict[str, np.ndarray] | None = None
     if outputs:
         size = fixed_batch(model) or min(_FLOAT64_SAMPLES, chosen.count)
-        say(f"reference: float64 on {size} samples")
+        say(f"float64 on {size} samples")
         try:
             exact = run_float64(model, chosen.batch(0, size), _FLOAT64_LIMIT_S)
         except NoFloat64 as error:

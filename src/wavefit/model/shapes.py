@@ -127,5 +127,5 @@ def _check_fixed_batch(model: Model, shapes: Mapping[str, tuple[int, ...]], batc
     if batch != fixed:
         raise InputError(
             f"{model.name} has a fixed batch of {fixed}, not {batch}",
-            f"use --batch {fixed}, or reopen it: wavefit export {model.path} --dynamic-batch",
+            f"use --batch {fixed}, or reopen it: wavefit export {model.path} --dynamic-batch --output OPEN.onnx",
         )

@@ -42,6 +42,11 @@ def resolve(spec: str, inputs: tuple[TensorSpec, ...], workdir: Path, say: Calla
     if tensorflow.is_tensorflow(Path(spec)):
         made = tensorflow.convert(Path(spec), workdir / "model.onnx", say)
         return msgspec.structs.replace(load(made), name=Path(spec).stem, source=spec)
+    if not Path(spec).exists() and not Path(spec).suffix:
+        raise InputError(
+            f"{spec} is neither a file nor a PyTorch factory",
+            "write package.module:function, as in resnet50:resnet50",
+        )
     if inputs:
         raise InputError(f"--input is for PyTorch models; {spec} tells its own inputs", "leave it out")
     return load(Path(spec))

@@ -97,7 +97,7 @@ def differences(entries: Sequence[Entry]) -> list[str]:
     """What makes columns not comparable, one sentence each; empty where they are."""
     known = [(entry.name, entry.record) for entry in entries if entry.record is not None]
     aspects: tuple[tuple[str, Callable[[Record], str | None]], ...] = (
-        ("models", lambda record: f"{record.model.name} ({record.model.sha256[:8]})"),
+        ("models (their hashes)", lambda record: record.model.sha256[:8]),
         ("precisions", lambda record: record.plan.precision),
         ("batches", lambda record: str(record.plan.batch)),
         ("input shapes", _shapes),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from wavefit.report import figures, plots, view
 from wavefit.schema import Bundle, OutputError, Placement, Record, Verdict
 
+_ENOUGH = 100  # queries, below which the slowest in a hundred says nothing
 _CURVES = 6  # more cannot be told apart
 _SHOWN = 6  # placements before the rest is folded
 
@@ -38,7 +40,12 @@ def _filters() -> dict[str, Any]:
     names = (
         "ms", "duration", "rate", "size", "watts", "energy", "error", "count", "share", "si", "versions", "significant"
     )  # fmt: skip
-    return {**{name: getattr(figures, name) for name in names}, "shape": _shape}
+    return {**{name: getattr(figures, name) for name in names}, "shape": _shape, "code": _code}
+
+
+def _code(text: str) -> Markup:
+    """Escaped text in which what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
@@ -47,6 +54,7 @@ def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
     headline, _, rest = bundle.choice.sentence.partition("; " if picked else ": ")
     return {
         "bundle": bundle,
+        "enough": _ENOUGH,
         "folder": bundle.name.removesuffix(".wavefit") + ".wavefit",
         "headline": headline,
         "rest": rest,

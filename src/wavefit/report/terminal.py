@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wavefit.report import view
 from wavefit.report.figures import energy, ms, rate, significant, size
-from wavefit.schema import Bundle, Choice, Record, Request, ScenarioResult, Unsupported
+from wavefit.schema import Bundle, Choice, Record, Request, ScenarioResult, Skipped, Unsupported
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,13 +26,20 @@ def summary(folder: Path, bundle: Bundle, records: Sequence[Record]) -> Renderab
 
     lines = [_text(f"report: {folder / 'report.html'}", "dim")]
     if bundle.choice.pick is not None:
-        lines.append(_text(f"run it: wavefit run {folder}", "dim"))
+        lines.append(_text(f"run it: {_program()} run {folder}", "dim"))
     return Group(
         table(records, bundle.choice, bundle.refusals, bundle.request),
+        *_skipped(bundle.skipped),
         _text(""),
         _text(bundle.choice.sentence, "bold"),
         *lines,
     )
+
+
+def _program() -> str:
+    """How this program is called: by its name where that is found, by the path that it was started by else."""
+    started = Path(sys.argv[0])
+    return "wavefit" if shutil.which("wavefit") or started.name != "wavefit" else str(started)
 
 
 def table(
@@ -144,6 +153,11 @@ def _refusals(refusals: Iterable[Unsupported]) -> list[RenderableType]:
         names.setdefault((one.reason, one.fix), []).append(name)
     shown = [_reason(", ".join(alike), reason, fix) for (reason, fix), alike in names.items()]
     return [_text(""), _text("Routes that cannot run here", "bold"), *shown] if shown else []
+
+
+def _skipped(skipped: Iterable[Skipped]) -> list[RenderableType]:
+    shown = [_reason(one.plan.label, one.reason, "") for one in skipped]
+    return [_text(""), _text("Not tried", "bold"), *shown] if shown else []
 
 
 def _reason(name: str, why: str, fix: str) -> RenderableType:

@@ -30,8 +30,10 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
 
 def _setup_problem() -> _ort.Problem | None:
     if platform.system() != "Windows":
-        instead = "ort_migraphx or ort_webgpu" if platform.system() == "Linux" else "ort_webgpu"
-        return f"DirectML is a part of Windows, this is {platform.system()}", f"use --route {instead}"
+        return (
+            f"DirectML is a part of Windows, this is {platform.system()}",
+            "nothing: other routes serve this system",
+        )
     return _packages.problem(_PACKAGE, "directml")
 
 
