@@ -37,7 +37,8 @@ $(VENV)/.test: $(VENV)/.demo
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.wavefit
 
-API := wavefit wavefit.schema wavefit.errors wavefit.pipeline wavefit.routes wavefit.bundle wavefit.guard wavefit.bench wavefit.device wavefit.model wavefit.report
+API := wavefit wavefit.schema wavefit.errors wavefit.pipeline wavefit.routes.session wavefit.bundle wavefit.guard \
+       wavefit.bench wavefit.plan wavefit.device wavefit.doctor
 
 docs: $(VENV)/.test
 	$(BIN)/python -m typer wavefit.cli utils docs --name wavefit --output docs/cli.md
