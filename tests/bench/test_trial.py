@@ -16,8 +16,8 @@ from wavefit.child.main import Reporter
 from wavefit.device.probe import probe
 from wavefit.guard.reference import make_reference
 from wavefit.guard.task import Score
+from wavefit.model.data import load_samples
 from wavefit.model.load import load
-from wavefit.model.samples import load_samples
 from wavefit.routes import ort_cpu
 from wavefit.schema import Data, Load, Plan, Request
 

@@ -16,9 +16,10 @@ from PIL import Image
 
 from wavefit.errors import InputError
 from wavefit.model import images, samples
+from wavefit.model.data import load_samples
 from wavefit.model.images import Preprocess
 from wavefit.model.load import load
-from wavefit.model.samples import load_samples, random_samples
+from wavefit.model.samples import random_samples
 from wavefit.schema import Model
 
 

@@ -10,7 +10,8 @@ from wavefit.child.main import Reporter
 from wavefit.errors import InputError
 from wavefit.guard.reference import make_reference
 from wavefit.guard.task import Metric, Score, find_metric, reference_score
-from wavefit.model.samples import Samples, load_samples
+from wavefit.model.data import load_samples
+from wavefit.model.samples import Samples
 from wavefit.model.source import resolve
 from wavefit.schema import Data, Model, Request, Struct, TensorSpec
 

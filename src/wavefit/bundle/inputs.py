@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from wavefit.errors import InputError
 from wavefit.model.arrays import load_array
+from wavefit.model.data import load_samples
 from wavefit.model.images import SUFFIXES, Preprocess, load_image
-from wavefit.model.samples import load_samples, random_samples
+from wavefit.model.samples import random_samples
 from wavefit.routes.session import Arrays
 from wavefit.schema import Model, Request
 

@@ -12,7 +12,7 @@ from wavefit.cli._options import Json, ModelArgument
 from wavefit.errors import RouteError
 
 if TYPE_CHECKING:
-    from wavefit.model.export import Exported
+    from wavefit.model.exported import Exported
     from wavefit.model.source import Exporting
 
 _IN_CHILD = "wavefit.model.source:export_job"
@@ -74,7 +74,7 @@ def _export(payload: Exporting, deadline_s: float) -> Exported:
     from wavefit import child
     from wavefit.cli._progress import TerminalProgress
     from wavefit.cli._stop import stoppable
-    from wavefit.model.export import Exported
+    from wavefit.model.exported import Exported
     from wavefit.schema import Failure
 
     with (

@@ -6,48 +6,17 @@ The result is proven before it gets its name: nothing half-written or unproven i
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from wavefit.errors import InputError
 from wavefit.model import prove, torch_export
 from wavefit.model.export_plan import EXAMPLE_BATCH, Options, Plan, check_options, make_plan, named
+from wavefit.model.exported import Exported, Say, check_out, first_reason, folder_of, publish
 from wavefit.model.prove import Proof
 from wavefit.model.torch_export import Attempt, Wanted
 from wavefit.model.torch_source import TorchSource
-from wavefit.schema import Struct, TensorSpec
-
-Say = Callable[[str], None]
-
-
-class Exported(Struct, frozen=True, kw_only=True):
-    """An ONNX file that was written, and the proof that it answers as its source does."""
-
-    path: str
-    source: str
-    exporter: str  # "dynamo", "torchscript", "torchscript, reopened", "reopened"
-    opset: int
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    notes: tuple[str, ...] = ()  # what was changed, what failed first and why
-    proofs: tuple[Proof, ...] = ()
-    seed: int = 0
-    exported_program: str | None = None
-
-    @property
-    def summary(self) -> str:
-        """What was made and how far it is from its source, for people."""
-        lines = [f"{self.path}: opset {self.opset}, by {self.exporter}", *self.notes]
-        for proof in self.proofs:
-            shapes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in proof.shapes.items())
-            for output in proof.outputs:
-                shape = "x".join(map(str, output.shape)) or "scalar"
-                lines.append(
-                    f"  batch {proof.batch}: {shapes} -> {output.output} {shape}: relative L2 {output.rel_l2:.1e}, "
-                    f"largest difference {output.max_abs:.1e} (allowed: relative L2 {output.bound:g})"
-                )
-        return "\n".join(lines)
 
 
 def export_torch(
@@ -80,25 +49,6 @@ def export_torch(
         publish(draft, out)
     saved = str(program.absolute()) if program is not None and made is not None else None
     return _replaced(result, path=str(out.absolute()), exported_program=saved, seed=options.seed)
-
-
-def folder_of(out: Path) -> Path:
-    folder = out.absolute().parent
-    if not folder.is_dir():
-        raise InputError(f"the folder {folder} does not exist", "make it first")
-    return folder
-
-
-def check_out(out: Path) -> None:
-    """Refuses an output that could not be written.
-
-    Raises:
-        InputError: it is not named .onnx, or is a folder.
-    """
-    if out.suffix.lower() != ".onnx":
-        raise InputError(f"--output {out} is not named .onnx", "give it that ending")
-    if out.is_dir():
-        raise InputError(f"--output {out} is a directory", "give the path of a file")
 
 
 def _first_proven(plan: Plan, draft: Path, say: Say) -> tuple[str, tuple[Proof, ...], tuple[str, ...], Any]:
@@ -172,11 +122,6 @@ def _frozen_node(draft: Path) -> str:
     return reopen.culprit(onnx.load(str(draft)), EXAMPLE_BATCH)
 
 
-def first_reason(proofs: Sequence[Proof]) -> str:
-    """Why the first failed proof failed, "" where all passed."""
-    return next((proof.reason for proof in proofs if not proof.passed), "")
-
-
 def _describe(
     plan: Plan, draft: Path, exporter: str, proofs: tuple[Proof, ...], notes: tuple[str, ...]
 ) -> Exported:
@@ -200,14 +145,6 @@ def _save_program(program: Any, draft: Path, out: Path) -> None:
 
     with torch_export.quiet():
         torch.export.save(program, str(draft))
-    draft.replace(out)
-
-
-def publish(draft: Path, out: Path) -> None:
-    """Moves a finished file, and its weights first where they are a file of their own, to its name at once."""
-    data = draft.with_name(draft.name + ".data")
-    if data.exists():
-        data.replace(out.with_name(out.name + ".data"))
     draft.replace(out)
 
 

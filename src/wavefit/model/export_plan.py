@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from wavefit.errors import InputError
 from wavefit.model import torch_export
+from wavefit.model.foreign import attempt
 from wavefit.model.inputs import random_array
 from wavefit.model.prove import BATCHES, BOUND, Case, difference
 from wavefit.model.torch_export import DEFAULT_OPSET, Wanted
-from wavefit.model.torch_source import TorchSource, attempt, described
+from wavefit.model.torch_source import TorchSource, described
 from wavefit.schema import Struct, TensorSpec
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from typing import Any
 
 from wavefit.errors import InputError
 from wavefit.model import pt2_expressions as expressions
+from wavefit.model.foreign import attempt, require_torch
 from wavefit.model.pt2_expressions import MENDED
 
 _MAX_JSON_BYTES = 1 << 30
@@ -223,8 +224,6 @@ def _check_tree(tree: Any, named: bool) -> None:
 
 def _check_samples(data: bytes) -> None:
     """PyTorch tries weights_only=True first: what passes that here is never unpickled freely there."""
-    from wavefit.model.torch_source import attempt, require_torch
-
     torch = require_torch()
     with attempt() as tried:
         torch.load(io.BytesIO(data), weights_only=True)

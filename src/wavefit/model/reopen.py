@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from wavefit.errors import InputError
 from wavefit.model import load, prove, reopen_constants
-from wavefit.model.export import Exported, Say, check_out, first_reason, folder_of, publish
 from wavefit.model.export_plan import BATCH, Options
+from wavefit.model.exported import Exported, Say, check_out, first_reason, folder_of, publish
 from wavefit.model.inputs import random_array
 from wavefit.model.prove import BATCHES, Case
 from wavefit.model.reopen_graph import PRIME, Graph, carries, infer, label

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wavefit.errors import InputError
@@ -17,8 +16,6 @@ from wavefit.schema import Model, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from wavefit.model.images import Preprocess
 
 MAX_BYTES = 4 << 30
 """Most memory that sample data may take, in bytes."""
@@ -113,46 +110,6 @@ def random_samples(model: Model, sizes: Mapping[str, int], count: int, seed: int
     rng = np.random.default_rng(seed)
     inputs = {spec.name: _random(rng, spec, full[spec.name], rows.get(spec.name)) for spec in model.inputs}
     return Samples(inputs, None, f"random, seed {seed}", whole)
-
-
-def load_samples(
-    model: Model,
-    data: Path | None,
-    labels: Path | None,
-    sizes: Mapping[str, int],
-    count: int,
-    seed: int,
-    preprocess: Preprocess | None = None,
-) -> Samples:
-    """The user's data, or ``count`` random samples where none is given.
-
-    Args:
-        data: a folder of images (one folder a class, or flat), an ``.npz`` with one array an input (and ``labels``),
-            or an ``.npy`` for a model with one input; every item of it is taken.
-        labels: a text file with one class number a line, or ``name class`` lines for a flat folder of images.
-        sizes: of the symbolic dimensions other than the batch.
-        preprocess: how images become tensors.
-
-    Raises:
-        InputError: the data or the labels do not fit the model; the message says what is wrong and where.
-    """
-    if data is None:
-        if labels is not None:
-            raise InputError(f"{labels} gives labels, but no data goes with them", "add --data")
-        return random_samples(model, sizes, count, seed)
-    if not data.exists():
-        raise InputError(f"{data} does not exist", "give a folder of images, an .npz or an .npy with --data")
-    if labels is not None and not labels.is_file():
-        raise InputError(f"{labels} is not a file", "give a text file of class numbers with --labels")
-    if data.is_dir():
-        from wavefit.model.images import Preprocess, load_images
-
-        return load_images(model, data, labels, sizes, preprocess or Preprocess())
-    if data.suffix in (".npz", ".npy"):
-        from wavefit.model.arrays import load_arrays
-
-        return load_arrays(model, data, labels, sizes)
-    raise InputError(f"{data} is no data that wavefit reads", "give a folder of images, an .npz or an .npy")
 
 
 def numpy_dtype(spec: TensorSpec) -> np.dtype:

@@ -11,8 +11,8 @@ import msgspec
 from wavefit.child.main import Reporter
 from wavefit.errors import InputError
 from wavefit.model import export, reopen, tensorflow, torch_source
-from wavefit.model.export import Exported
 from wavefit.model.export_plan import Options
+from wavefit.model.exported import Exported
 from wavefit.model.load import load
 from wavefit.schema import Model, Struct, TensorSpec
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wavefit.model.torch_source import TorchSource, attempt, described
+from wavefit.model.foreign import attempt
+from wavefit.model.torch_source import TorchSource, described
 from wavefit.schema import TensorSpec
 
 if TYPE_CHECKING:

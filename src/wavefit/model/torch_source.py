@@ -10,17 +10,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from wavefit.errors import InputError
 from wavefit.model import pt2
+from wavefit.model.foreign import attempt, require_torch
 from wavefit.schema import Dim, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
 
-_PYTORCH = "pip install 'wavefit[torch]'"
 _LONGEST = 300  # characters quoted from another program's message
 
 
@@ -48,40 +47,6 @@ class TorchSource:
     index_limit: int = 2
     min_batch: int = 1
     notes: tuple[str, ...] = ()
-
-
-class attempt:
-    """Runs code that is not ours (the user's module, an exporter) and keeps what it raises in ``error``.
-
-    Such code may raise anything; it is the user's to see, so nothing is swallowed: callers turn ``error`` into a
-    reason.
-    """
-
-    error: Exception | None = None
-
-    def __enter__(self) -> attempt:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if isinstance(error, Exception) and not isinstance(error, InputError):
-            self.error = error
-            return True
-        return False
-
-
-def require_torch() -> Any:
-    """The package torch.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"this model needs PyTorch, which does not import here ({error})", _PYTORCH
-        ) from error
-    return torch
 
 
 def is_factory(spec: str) -> bool:
