@@ -183,6 +183,24 @@ def test_personal_details_are_left_out(tmp_path: Path) -> None:
         assert kept in text, kept
 
 
+def test_secrets_of_the_command_line_and_of_variables_are_left_out(tmp_path: Path) -> None:
+    """The kernel repeats its command line in its log, and a line with iommu or amdgpu in it is recorded."""
+    words = "root=/dev/sda1 rootpw=hunter2 iommu=pt amdgpu.gpu_recovery=1 systemd.set_credential=pw:hunter2"
+    log = (
+        f"[0.0] Command line: {words}\n[0.1] Kernel command line: {words}\n"
+        f'[0.2] Unknown kernel command line parameters "{words}", will be passed to user space.\n'
+        "[3.0] amdgpu 0000:03:00.0: peer fe80::1234:abcd:5678:1, 2001:db8::7 and fd12:3456:789a:1::1"
+    )
+    files = {"wavefit/dmesg.txt": log, "proc/cmdline": words, "etc/kernel/cmdline": words}
+    environ = {"AMD_API_TOKEN": "hunter2", "ORT_PASSWORD": "hunter2", "HSA_ENABLE_SDMA": "0"}
+    collect(software.machine(tmp_path / "machine", "card", environ, files=files), tmp_path / "a.tar.gz")
+    text = content(tmp_path / "a.tar.gz")
+    for secret in ("hunter2", "sda1", "fe80", "2001:db8", "fd12"):
+        assert secret not in text, secret
+    for kept in ("amdgpu.gpu_recovery=1", "0000:03:00.0: peer IP", "HSA_ENABLE_SDMA"):
+        assert kept in text, kept
+
+
 def test_this_machine_is_recorded_without_its_names(tmp_path: Path) -> None:
     machine = Machine(process=this_process())
     collect(machine, tmp_path / "a.tar.gz")

@@ -35,7 +35,6 @@ _FILES = (
     "proc/sys/kernel/osrelease",
     "proc/driver/nvidia/version",
     "etc/os-release",
-    "etc/kernel/cmdline",
     "opt/rocm/.info/version",
     "opt/rocm/core/.info/version",
     "sys/module/nvidia/version",

@@ -26,12 +26,17 @@ _PACKAGES = re.compile(
     r"(onnx|torch|pytorch|triton|pyopencl|pocl|intel-opencl|rocm|hip|amd|migraphx|numpy|tensor|cupy|jax|openvino|nvidia|"
     r"cuda|wavefit|tinygrad|iree|olive).*"
 )
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|KEY|AUTH", re.IGNORECASE)  # in a variable's name
 _NAMING = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "WSL_DISTRO_NAME")
+# How the kernel's log repeats its command line. Source: Linux, init/main.c and arch/x86/kernel/setup.c.
+_BOOT_LINE = re.compile(r"(command line(?: parameters)?:?)(.*)", re.IGNORECASE)
 _SERIAL_LINE = re.compile(r"^(unique_id|serial\w*|Serial|product_uuid|board_serial)\b.*\n?", re.MULTILINE)
 _PATTERNS = (
     (re.compile(r"/(home|Users)/[^/\s:;,\"']+"), r"/\1/user"),
     (re.compile(r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "UUID"),
     (re.compile(r"\b[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}\b"), "MAC"),
+    # The ranges in use (RFC 4291, RFC 4193): a PCI address, 0000:03:00.0, is in none of them.
+    (re.compile(r"\b(fe[89ab][0-9a-f]|f[cd][0-9a-f]{2}|[23][0-9a-f]{3}):[0-9a-f:]*:[0-9a-f:]*", re.I), "IP"),
     (re.compile(r"\b[0-9a-f]{24,64}\b"), "ID"),  # of a container
     (re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b(?!\.)"), "IP"),
     (re.compile(r"[\w.+-]+@[\w.-]*\w"), "MAIL"),  # and who built a kernel, on which host
@@ -56,6 +61,7 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """Free text: a log, a path, a variable's value."""
+        text = _BOOT_LINE.sub(lambda found: f"{found[1]} {_boot(found[2])}", text)
         for pattern, instead in _PATTERNS:
             text = pattern.sub(instead, text)
         return self._names.sub("NAME", text) if self._names is not None else text
@@ -67,7 +73,7 @@ class Scrubber:
     def file(self, path: str, text: str) -> str:
         """A file's content, by what its path says it is."""
         if path == "proc/cmdline":
-            return " ".join(word for word in text.split() if _BOOT.match(word)) + "\n"
+            return _boot(text) + "\n"
         text = _SERIAL_LINE.sub("", text)
         if path.startswith(("sys/", "opt/")) or path in ("proc/cpuinfo", "proc/meminfo", "etc/os-release"):
             return text  # the kernel's and the vendor's own words
@@ -77,12 +83,20 @@ class Scrubber:
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables that a check may ask for."""
-        kept = {name: value for name, value in environ.items() if _VARIABLES.fullmatch(name)}
+        kept = {
+            name: value
+            for name, value in environ.items()
+            if _VARIABLES.fullmatch(name) and not _SECRET.search(name)
+        }
         return {name: "set" if name in _NAMING else self.text(value) for name, value in kept.items()}
 
     def packages(self, packages: Mapping[str, str]) -> dict[str, str]:
         """The packages that a check may ask for."""
         return {name: version for name, version in packages.items() if _PACKAGES.match(name)}
+
+
+def _boot(text: str) -> str:
+    return " ".join(word for word in text.split() if _BOOT.match(word))
 
 
 def scrubber(machine: Machine) -> Scrubber:
