@@ -96,3 +96,32 @@ def test_a_recording_of_the_hardware_alone_leaves_the_rest_unknown(tmp_path: Pat
     unknown = ("Python", "PyTorch", "ONNX Runtime", "HIP (ROCm)", "OpenCL", "Vulkan", "Linux", "amdgpu")
     assert {found[name].state for name in unknown} == {"unknown"}
     assert found["AMD GPU"].state == "ok"
+
+
+def test_a_recording_of_the_compute_driver_alone_does_not_say_that_no_driver_holds_the_gpu(
+    tmp_path: Path,
+) -> None:
+    sysfs.kfd_node(
+        tmp_path, 1, sysfs.gpu_properties("0000:03:00.0", simd_count=416, gfx_target_version=90010)
+    )
+    gpu = parts(Machine(tmp_path))["AMD GPU"]
+    assert (gpu.state, gpu.detail) == ("unknown", "gpu0, discrete")
+
+
+def test_the_last_sentence_fits_the_machine(tmp_path: Path) -> None:
+    card = software.machine(tmp_path / "card")
+    one = examination(card, [problem("environment", "this process may not open /dev/kfd")], "0.2.0")
+    assert one.sentence == "One problem stands in the way: this process may not open /dev/kfd."
+    nvidia = software.machine(tmp_path / "nvidia", gpus="", packages={"onnxruntime-gpu": "1.32.0"})
+    sysfs.pci(nvidia.root, "0000:01:00.0", {"vendor": "0x10de", "device": "0x2684", "class": "0x030000"})
+    assert "No AMD GPU is visible here, which is no error" in examination(nvidia, [], "0.2.0").sentence
+    wsl = software.machine(tmp_path / "wsl", gpus="", files={"dev/dxg": ""})
+    assert examination(wsl, [], "0.2.0").sentence.startswith("WSL shows a GPU")
+
+
+def test_a_machine_without_proc_names_no_kernel(tmp_path: Path) -> None:
+    machine = software.machine(tmp_path)
+    (tmp_path / "proc/sys/kernel/osrelease").unlink()
+    assert not any(
+        "None" in f"{part.version} {part.detail}" for part in stack(machine, "0.2.0") if part.version
+    )

@@ -65,13 +65,15 @@ def _sentence(machine: Machine, findings: tuple[Finding, ...]) -> str:
     problems = [finding for finding in findings if finding.status == "problem"]
     gpus = [device for device in machine.devices if device.kind == "gpu"]
     if problems:
-        number = "One problem stands" if len(problems) == 1 else f"{len(problems)} problems stand"
-        start = "" if len(problems) == 1 else " Begin with the lowest:"
-        return f"{number} in the way.{start} {problems[0].title}."
+        if len(problems) == 1:
+            return f"One problem stands in the way: {problems[0].title}."
+        return f"{len(problems)} problems stand in the way. Begin with the lowest: {problems[0].title}."
+    if not gpus and machine.exists("/dev/dxg"):
+        return f"WSL shows a GPU that Linux cannot name; without it, {_without_gpu(machine)}."
     if not gpus:
         return f"No GPU is visible here, which is no error: {_without_gpu(machine)}."
     if not machine.amd_gpus:
-        return "No AMD GPU is visible here; what is here serves for comparison."
+        return f"No AMD GPU is visible here, which is no error: {_without_gpu(machine)}."
     return "Nothing was found that keeps the AMD GPU from being used."
 
 
@@ -208,7 +210,7 @@ def _driver(machine: Machine) -> list[Part]:
     if loaded is None:
         return [*parts, Part(layer="driver", name="amdgpu", state=_if_linux(machine))]
     version = loaded.partition(" ")[2]
-    own = f"the kernel's own, {release}" if version == "in-tree" else "from ROCm's packages"
+    own = "the kernel's own" if version == "in-tree" else "from ROCm's packages"
     parts.append(Part(layer="driver", name="amdgpu", version=version, state="ok", detail=own))
     return [*parts, _kfd(machine)]
 
@@ -244,10 +246,10 @@ def _error(number: int) -> str:
 
 
 def _hardware(machine: Machine) -> list[Part]:
-    return [_device(device) for device in machine.devices]
+    return [_device(machine, device) for device in machine.devices]
 
 
-def _device(device: Device) -> Part:
+def _device(machine: Machine, device: Device) -> Part:
     name = device.name or f"{(device.vendor or '').upper()} {device.kind.upper()}".strip()
     if device.kind == "cpu":
         memory = next((pool.total_bytes for pool in device.memory if pool.name == "ram"), None)
@@ -255,9 +257,17 @@ def _device(device: Device) -> Part:
         return Part(layer="hardware", name=name, state="ok", detail=_joined(threads, _gib(memory)))
     where = {True: "integrated", False: "discrete", None: ""}[device.integrated]
     memory = next((pool.total_bytes for pool in device.memory if pool.name == "vram"), None)
-    state: State = "ok" if device.driver else "broken"
-    detail = _joined(device.id, where, _gib(memory), "" if device.driver else "no driver holds it")
+    held = _held(machine, device)
+    state: State = "unknown" if held is None else "ok" if held else "broken"
+    detail = _joined(device.id, where, _gib(memory), "no driver holds it" if held is False else "")
     return Part(layer="hardware", name=name, version=device.gfx or device.pci_id, state=state, detail=detail)
+
+
+def _held(machine: Machine, device: Device) -> bool | None:
+    """Whether a driver holds a GPU; None where a recording has not its PCI device, which would tell."""
+    if device.driver:
+        return True
+    return False if machine.live or device.sysfs is not None else None
 
 
 def _gib(value: int | None) -> str:
