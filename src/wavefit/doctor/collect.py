@@ -17,7 +17,7 @@ from wavefit.device.files import children
 from wavefit.device.pci import ADDRESS, ids
 from wavefit.doctor import examine, kernel, names
 from wavefit.doctor import installed as software
-from wavefit.doctor.libraries import ROCM
+from wavefit.doctor.libraries import rocm
 from wavefit.doctor.machine import Machine
 from wavefit.doctor.nodes import RECORDING, nodes, render_nodes
 from wavefit.doctor.recording import Recording, write
@@ -154,7 +154,7 @@ def _add_libraries(recording: Recording) -> None:
     """That ROCm's libraries and rocBLAS's kernels are there: their names, not what is in them."""
     root = recording.machine.root
     multiarch = [f"usr/lib/{path.name}" for path in children(root / "usr/lib", r"\w+-linux-gnu")]
-    for folder in (*ROCM, *multiarch, "usr/lib", "usr/lib64", "usr/local/lib"):
+    for folder in (*rocm(recording.machine), *multiarch, "usr/lib", "usr/lib64", "usr/local/lib"):
         name = folder.lstrip("/")
         recording.listing(name, _LIBRARY)
         for below in ("rocblas/library", "rocblas"):

@@ -12,8 +12,15 @@ from pathlib import Path
 from wavefit.device.files import children, exists, read_text
 from wavefit.doctor.machine import Machine
 
-ROCM = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/rocm/core/lib")
+_ROCM = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/rocm/core/lib")
 _SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib")
+
+
+def rocm(machine: Machine) -> tuple[str, ...]:
+    """ROCm's own folders of libraries; those of each version where nothing made the link /opt/rocm."""
+    if machine.exists("/opt/rocm"):
+        return _ROCM
+    return tuple(f"/opt/{path.name}/lib" for path in children(machine.root / "opt", r"rocm-\d[\w.-]*"))
 
 
 def find(machine: Machine, soname: str) -> str | None:
@@ -23,7 +30,7 @@ def find(machine: Machine, soname: str) -> str | None:
 
 def versions(machine: Machine, stem: str) -> tuple[str, ...]:
     """The libraries "libamdhip64.so.N" of a stem "libamdhip64.so", each with its folder, in ROCm's folder too."""
-    folders = dict.fromkeys((*searched(machine), *ROCM))
+    folders = dict.fromkeys((*searched(machine), *rocm(machine)))
     pattern = re.escape(stem) + r"\.\d+"
     found = [
         f"{folder}/{path.name}" for folder in folders for path in children(_below(machine, folder), pattern)

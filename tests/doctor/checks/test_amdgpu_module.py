@@ -71,6 +71,7 @@ def test_a_card_lent_to_a_virtual_machine_is_not_called_a_permission(tmp_path: P
     linux.unbind(linux.healthy(tmp_path), driver="vfio-pci")
     evidence, cause, commands = problem(tmp_path)
     assert "DRIVER=vfio-pci" in evidence
+    assert "driver_override && sudo modprobe amdgpu" in commands
     assert "virtual machine" in cause
     assert linux.CARD in commands
     assert "usermod" not in commands

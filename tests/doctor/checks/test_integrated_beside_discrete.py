@@ -22,6 +22,7 @@ def test_the_index_is_hips_place_of_the_card_not_its_place_on_the_bus(
     found = only(tmp_path)
     assert found.status == "note"
     assert f"export HIP_VISIBLE_DEVICES={index}" in linux.commands(found)
+    assert f"ROCR_VISIBLE_DEVICES={index} rocminfo" in found.verify  # which does not read HIP's
 
 
 @pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])

@@ -24,6 +24,7 @@ def test_slot_or_firmware_is_told_by_the_two_numbers(tmp_path: Path, line: str) 
     assert found.status == "problem"
     assert LINES[line] in found.cause
     assert ("linux-firmware" in linux.commands(found)) == ("<145" in line)
+    assert "sudo lspci -vv" in linux.commands(found), "only root sees capabilities"
     assert kernel_version.check(linux.machine(tmp_path)) == []  # one state, one problem
 
 

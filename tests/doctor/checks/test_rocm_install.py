@@ -78,3 +78,21 @@ def test_several_versions(tmp_path: Path) -> None:
 
 def test_no_amd_gpu_no_word(tmp_path: Path) -> None:
     assert rocm_install.check(software.machine(tmp_path, gpus="")) == []
+
+
+def test_a_rocm_without_hip(tmp_path: Path) -> None:
+    files = {"opt/rocm/.info/version": "7.1.0-42"}
+    (finding,) = findings(tmp_path / "note", files)
+    assert (finding.status, "without HIP" in finding.title) == ("note", True)
+    (finding,) = findings(tmp_path / "problem", files, packages=MIGRAPHX)
+    assert finding.status == "problem"
+
+
+def test_a_rocm_that_no_link_leads_to_is_found(tmp_path: Path) -> None:
+    files = {
+        "opt/rocm-7.1.0/.info/version": "7.1.0-42",
+        "opt/rocm-7.1.0/lib/libamdhip64.so.7": "",
+        "etc/ld.so.conf.d/10-rocm.conf": "/etc",
+    }
+    (finding,) = findings(tmp_path, files)
+    assert finding.title == "the loader does not look in /opt/rocm-7.1.0/lib"

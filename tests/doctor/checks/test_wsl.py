@@ -17,6 +17,7 @@ def only(root: Path, **files: object) -> Finding:
 def test_without_a_gpu(tmp_path: Path) -> None:
     found = only(tmp_path)
     assert (found.status, "/dev/dxg is missing" in found.title) == ("note", True)
+    assert not any(fix.safe for fix in found.fixes), "an update ends what runs in WSL"
 
 
 def test_with_a_gpu_and_without_rocms_library(tmp_path: Path) -> None:

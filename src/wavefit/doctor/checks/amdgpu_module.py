@@ -64,7 +64,11 @@ def _lent(gpu: Device) -> Finding:
                 command=f"echo {address} | sudo tee /sys/bus/pci/drivers/{kernel.driver(gpu)}/unbind",
                 why="only when no virtual machine uses it",
             ),
-            Fix(command=f"echo {address} | sudo tee /sys/bus/pci/drivers/amdgpu/bind"),
+            Fix(
+                command=f"echo | sudo tee /sys/bus/pci/devices/{address}/driver_override && sudo modprobe amdgpu"
+                f" && echo {address} | sudo tee /sys/bus/pci/drivers_probe",
+                why="then gives it back to amdgpu",
+            ),
             Fix(
                 command="grep -rE 'vfio|pci-stub' /etc/modprobe.d /proc/cmdline",
                 why="shows what lends it at each start",

@@ -58,7 +58,8 @@ def _note(machine: Machine, integrated: Device, card: Device, indices: list[int]
                 why="in its place, hides the other from all of ROCm",
             ),
         ),
-        verify=f"HIP_VISIBLE_DEVICES={value} rocminfo | grep -E 'Marketing Name|gfx'",
+        # rocminfo lies below HIP, whose variable it does not read: ROCR-Runtime issue 155
+        verify=f"ROCR_VISIBLE_DEVICES={value} rocminfo | grep -E 'Marketing Name|gfx'",
     )
 
 

@@ -48,7 +48,7 @@ def _rejected(gpu: Device, log: kernel.Log | None) -> list[Finding]:
 
 def _problem(gpu: Device, evidence: str, firmware: int, needed: int) -> Finding:
     slot = Fix(
-        command="lspci -vv | grep -i atomic",
+        command="sudo lspci -vv | grep -E '^[0-9a-f]|AtomicOps'",
         why="use a slot that the CPU itself drives, PCIe 3 or later: one behind the chipset often lacks atomics",
         safe=True,
     )

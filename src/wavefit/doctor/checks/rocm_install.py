@@ -27,6 +27,8 @@ def check(machine: Machine) -> list[Finding]:
     hip = libraries.versions(machine, "libamdhip64.so")
     if version is None and not hip:
         return [_absent(machine)]
+    if not hip:
+        return [*_several(machine), _without_hip(machine, str(version))]
     found = [*_several(machine), *_misfit(version, hip), *_not_searched(machine, hip), *_not_on_path(machine)]
     return found or [_finding("ok", _title(version), evidence=_evidence(version, hip))]
 
@@ -61,6 +63,18 @@ def _absent(machine: Machine) -> Finding:
         else "MIGraphX and HIP need it; PyTorch's ROCm wheels bring their own, WebGPU and OpenCL need none.",
         fixes=(Fix(command=_INSTALL, why="AMD's instructions for each distribution"),),
         verify="cat /opt/rocm/.info/version",
+    )
+
+
+def _without_hip(machine: Machine, version: str) -> Finding:
+    """The package's name is that of AMD's repositories for every distribution."""
+    needing = [name for name in _NEEDS_SYSTEM if name in packages(machine)]
+    return _finding(
+        "problem" if needing else "note",
+        f"ROCm {version} is installed without HIP, its runtime",
+        evidence=(f"/opt/rocm/.info/version: {version}", "no libamdhip64.so", *needing),
+        cause="The packages of the runtime were left out or removed.",
+        fixes=(Fix(command="sudo apt install hip-runtime-amd", why="on Fedora and RHEL: sudo dnf install"),),
     )
 
 

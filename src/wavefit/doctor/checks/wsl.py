@@ -24,7 +24,7 @@ def check(machine: Machine) -> list[Finding]:
                 "WSL shows no GPU: /dev/dxg is missing",
                 cause="this is WSL 1, Windows' driver is too old, or GPU support is off",
                 fixes=(
-                    Fix(command="wsl.exe --update", why="in Windows", safe=True),
+                    Fix(command="wsl.exe --update", why="in Windows: it ends all that runs in WSL"),
                     Fix(
                         command="wsl.exe --set-version DISTRIBUTION 2", why="in Windows, from WSL 1 to WSL 2"
                     ),
