@@ -45,6 +45,28 @@ def test_a_table_of_80_columns(tmp_path: Path) -> None:
         assert text in done.stdout
 
 
+def test_a_card_in_partitions_says_so_and_a_packed_recording_is_read(tmp_path: Path) -> None:
+    fake(tmp_path / "machine")
+    for number in range(8):
+        properties = sysfs.gpu_properties(
+            "0000:65:00.0",
+            simd_count=152,
+            simd_per_cu=4,
+            gfx_target_version=90402,
+            device_id=0x74A1,
+            location_id=number << 28 | 0x6500,
+        )
+        sysfs.kfd_node(tmp_path / "machine", 3 + number, properties, 24 << 30)
+    files = {"vendor": "0x1002", "device": "0x74a1", "class": "0x120000", "current_compute_partition": "CPX"}
+    sysfs.pci(tmp_path / "machine", "0000:65:00.0", files)
+    packed = str(tmp_path / "machine.tar.gz")
+    assert wavefit("doctor", "--root", str(tmp_path / "machine"), "--collect", packed).returncode == 0
+    done = wavefit("devices", "--root", packed)
+    for text in ("gpu2", "gfx942", "304 CUs", "mode CPX", "8 partitions"):
+        assert text in done.stdout
+    assert "gpu3" not in done.stdout
+
+
 def test_json_is_the_records(tmp_path: Path) -> None:
     done = wavefit("devices", "--json", "--root", str(fake(tmp_path)))
     assert done.returncode == 0

@@ -15,7 +15,7 @@ _NARROWEST = 80
 
 def command(
     root: Path = typer.Option(
-        Path("/"), "--root", help="Read a recorded tree (sys, proc, etc) instead of this machine."
+        Path("/"), "--root", help="A recorded machine, .tar.gz or folder, instead of this one."
     ),
     measure: bool = typer.Option(
         False, "--measure", help="Measure copies, transfers, products and launches on every device."
@@ -26,14 +26,8 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print Device records as JSON."),
 ) -> None:
     """List the CPU and the GPUs of this machine: target, memory, link, driver, runtimes, measured speed."""
-    from wavefit.device.files import exists
-
     if measure and (files_only or root != Path("/")):
         raise InputError("--measure runs programs on this machine", "leave out --root and --files-only")
-    if root != Path("/") and not any(exists(root / name) for name in ("sys", "proc")):
-        raise InputError(
-            f"--root {root} is no recorded machine", "give the folder that holds its sys and proc"
-        )
     if root != Path("/"):
         devices = _recorded(root)
     else:
@@ -45,9 +39,10 @@ def command(
 
 
 def _recorded(root: Path) -> tuple[Device, ...]:
-    from wavefit.device.probe import probe
+    from wavefit.doctor.unpack import open_machine
 
-    return probe(root)
+    with open_machine(root) as machine:
+        return machine.devices
 
 
 def _here(files_only: bool, measure: bool) -> tuple[Device, ...]:
@@ -118,7 +113,10 @@ def _units(device: Device) -> str:
     if device.kind == "cpu":
         cores = f"{device.compute_units} cores" if device.compute_units else "cores unknown"
         return f"{cores}\n{device.threads} threads" if device.threads else cores
-    return f"{device.compute_units} CUs" if device.compute_units else "unknown"
+    units = f"{device.compute_units} CUs" if device.compute_units else "unknown"
+    mode = f"\nmode {device.partition_mode}" if device.partition_mode else ""
+    parts = f"\n{len(device.partitions)} partitions" if device.partitions else ""
+    return units + mode + parts
 
 
 def _memory(device: Device) -> str:

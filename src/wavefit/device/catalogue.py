@@ -154,8 +154,8 @@ def _of_product(found: Product) -> Device:
 
 
 def fill(device: Device) -> Device:
-    """A Device with what the catalogue knows added: wave sizes, LDS, registers, peaks; caches and CUs where the product
-    is certain. What the machine itself said stays, and no model is named from an id that several models share.
+    """A Device with what the catalogue knows added: wave sizes, LDS, registers, peaks; name, caches and CUs where the
+    product is certain. What the machine itself said stays, and no model is named from an id that several models share.
     """
     if device.kind != "gpu":
         return device
@@ -164,6 +164,7 @@ def fill(device: Device) -> Device:
     added: dict[str, Any] = {"peaks": _peaks(device, facts, known) | device.peaks}
     if known is not None:
         sizes = {"l2_bytes": known.l2_bytes, "l3_bytes": known.l3_bytes}
+        added["name"] = device.name or known.name
         added["compute_units"] = device.compute_units or known.compute_units // known.gpus
         added["caches"] = {k: v // known.gpus for k, v in sizes.items() if v} | device.caches
     if facts is not None:

@@ -103,5 +103,8 @@ def _memory(root: Path) -> tuple[Pool, ...]:
         return ()
     import psutil
 
-    memory = psutil.virtual_memory()
+    try:
+        memory = psutil.virtual_memory()
+    except OSError:
+        return ()  # a Linux without /proc
     return (Pool(name="ram", total_bytes=memory.total, free_bytes=memory.available, source="psutil"),)
