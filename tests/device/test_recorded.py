@@ -3,122 +3,162 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from wavefit.device.power import hwmon
 from wavefit.device.probe import probe
-from wavefit.schema import Device, Link, Pool
+from wavefit.schema import Device, Link
 
 FIXTURES = Path(__file__).parents[2].parent / "shared/fixtures"
 pytestmark = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the recorded machines are not here")
 
-
-def machine(root: Path, card: Path | None = None, kfd: Path | None = None) -> tuple[Device, ...]:
-    """The GPUs of a recording laid out as sysfs has them: DRM's card and KFD's topology."""
-    if card is not None:
-        shutil.copytree(
-            card, root / "sys/class/drm" / card.name, ignore=shutil.ignore_patterns("ip_discovery")
-        )
-    if kfd is not None:
-        shutil.copytree(kfd, root / "sys/class/kfd/kfd/topology")
-    return probe(root)[1:]
+MACHINES: dict[str, tuple[str, str]] = {  # DRM's card and KFD's topology
+    "phoenix": ("lact/phoenix/card1", "lact/phoenix/kfd/topology"),
+    "vangogh": ("lact/vangogh/card0", "lact/vangogh/kfd/topology"),
+    "rx7900xtx": ("lact/rx7900xtx/card0", ""),
+    "rx580": ("lact/rx580/card0", ""),
+    "vega10": ("", "kfd/topology-parsing/topology"),
+    "mi210": ("", "kfd/topo-mi210-xgmi-pcie"),
+}
 
 
-def pools(device: Device) -> dict[str, int | None]:
-    return {pool.name: pool.total_bytes for pool in device.memory}
+def pool(name: str, end: str) -> Callable[[Device], int | None]:
+    return lambda gpu: next((getattr(each, end) for each in gpu.memory if each.name == name), None)
 
 
-def test_phoenix(tmp_path: Path) -> None:
-    folder = FIXTURES / "lact/phoenix"
-    (gpu,) = machine(tmp_path, folder / "card1", folder / "kfd/topology")
-    assert (gpu.vendor, gpu.integrated, gpu.link) == ("amd", True, None)
-    assert (gpu.pci_id, gpu.pci_address) == ("1002:15bf", "0000:64:00.0")
-    assert (gpu.gfx, gpu.compute_units, gpu.wave_sizes, gpu.lds_bytes) == ("gfx1103", 12, (32,), 65536)
-    assert pools(gpu) == {"vram": 4 << 30, "gtt": 31433977856, "kfd": 31433977856}
-    vram, gtt, _ = gpu.memory
-    assert (vram.free_bytes, gtt.free_bytes) == ((4 << 30) - 1272893440, 31433977856 - 211398656)
-    assert gpu.caches == {"l2_bytes": 2 << 20}
-    assert (gpu.driver, gpu.name) == ("amdgpu", None)
-    (meter,) = hwmon.meters(gpu)
-    assert (meter.name, meter.covers) == ("amdgpu hwmon power1_average (PPT)", "package")
-    meter.start()
-    power = meter.stop(10)
-    assert power is not None
-    assert power.watts == pytest.approx(3.103)
-
-
-def test_vangogh(tmp_path: Path) -> None:
-    folder = FIXTURES / "lact/vangogh"
-    (gpu,) = machine(tmp_path, folder / "card0", folder / "kfd/topology")
-    assert (gpu.integrated, gpu.pci_id, gpu.gfx, gpu.compute_units) == (True, "1002:163f", "gfx1033", 8)
-    assert pools(gpu) == {"kfd": 8589934592}
-    slow, fast = hwmon.meters(gpu)
-    assert slow.name == "amdgpu hwmon power1_average (slowPPT)"
-    assert fast.name == "amdgpu hwmon power2_average (fastPPT)"
-    assert slow.covers == fast.covers == "package"
-    for meter, watts in ((slow, 3.218), (fast, 3.040)):
+def power(gpu: Device) -> dict[str, tuple[str, float]]:
+    """Each meter of the GPU: what it covers, and the watts that it reads."""
+    read = {}
+    for meter in hwmon.meters(gpu):
         meter.start()
-        power = meter.stop(1)
-        assert power is not None
-        assert power.watts == pytest.approx(watts)
+        found = meter.stop(1)
+        assert found is not None
+        read[meter.name.removeprefix("amdgpu hwmon ")] = (meter.covers, round(found.watts or 0.0, 3))
+    return read
 
 
-def test_rx7900xtx(tmp_path: Path) -> None:
-    (gpu,) = machine(tmp_path, FIXTURES / "lact/rx7900xtx/card0")
-    assert (gpu.pci_id, gpu.pci_address, gpu.name) == ("1002:744c", "0000:03:00.0", None)
-    assert (gpu.integrated, gpu.gfx) == (False, "gfx1100")
-    assert gpu.link == Link(speed_gts=16.0, width=16)
-    assert gpu.memory == ()  # not recorded, so unknown
-    (meter,) = hwmon.meters(gpu)
-    assert meter.name == "amdgpu hwmon power1_average (PPT)"
-    meter.start()
-    power = meter.stop(0)
-    assert power is not None
-    assert (power.watts, power.joules_per_inference) == (pytest.approx(68.0), None)
+FIELDS: dict[str, Callable[[Device], object]] = {
+    "vram": pool("vram", "total_bytes"),
+    "vram free": pool("vram", "free_bytes"),
+    "gtt": pool("gtt", "total_bytes"),
+    "gtt free": pool("gtt", "free_bytes"),
+    "kfd": pool("kfd", "total_bytes"),
+    "kfd free": pool("kfd", "free_bytes"),
+    "power": power,
+}
+"""Readings that are not a field of Device by themselves."""
+
+READINGS: tuple[tuple[str, str, object], ...] = (
+    ("phoenix", "vendor", "amd"),
+    ("phoenix", "integrated", True),
+    ("phoenix", "pci_id", "1002:15bf"),
+    ("phoenix", "pci_address", "0000:64:00.0"),
+    ("phoenix", "gfx", "gfx1103"),
+    ("phoenix", "compute_units", 12),
+    ("phoenix", "wave_sizes", (32,)),
+    ("phoenix", "lds_bytes", 65536),
+    ("phoenix", "caches", {"l2_bytes": 2 << 20}),
+    ("phoenix", "vram", 4 << 30),
+    ("phoenix", "vram free", (4 << 30) - 1272893440),
+    ("phoenix", "gtt", 31433977856),
+    ("phoenix", "gtt free", 31433977856 - 211398656),
+    ("phoenix", "kfd", 31433977856),
+    ("phoenix", "power", {"power1_average (PPT)": ("package", 3.103)}),
+    ("phoenix", "link", None),
+    ("phoenix", "driver", "amdgpu"),
+    ("phoenix", "name", None),  # of the 7840U, 7640U and others
+    ("vangogh", "integrated", True),
+    ("vangogh", "pci_id", "1002:163f"),
+    ("vangogh", "gfx", "gfx1033"),
+    ("vangogh", "compute_units", 8),
+    ("vangogh", "kfd", 8 << 30),
+    ("vangogh", "vram", None),  # not recorded, so unknown
+    (
+        "vangogh",
+        "power",
+        {"power1_average (slowPPT)": ("package", 3.218), "power2_average (fastPPT)": ("package", 3.040)},
+    ),
+    ("rx7900xtx", "integrated", False),
+    ("rx7900xtx", "pci_id", "1002:744c"),
+    ("rx7900xtx", "pci_address", "0000:03:00.0"),
+    ("rx7900xtx", "gfx", "gfx1100"),
+    ("rx7900xtx", "name", None),  # the id is that of the XTX, XT and GRE
+    ("rx7900xtx", "link", Link(speed_gts=16.0, width=16)),
+    ("rx7900xtx", "power", {"power1_average (PPT)": ("package", 68.0)}),
+    ("rx7900xtx", "memory", ()),
+    ("rx580", "integrated", False),
+    ("rx580", "pci_id", "1002:67df"),  # from uevent alone
+    ("rx580", "pci_address", "0000:09:00.0"),
+    ("rx580", "gfx", "gfx803"),
+    ("rx580", "compute_units", None),
+    ("rx580", "vram", 4 << 30),
+    ("rx580", "vram free", (4 << 30) - 536870912),
+    ("rx580", "gtt", 8342712320),
+    ("rx580", "link", Link(max_speed_gts=8.0, max_width=16)),
+    ("vega10", "integrated", False),
+    ("vega10", "pci_id", "1002:6860"),  # 26720
+    ("vega10", "pci_address", "0000:19:00.0"),  # of both: the second was copied from the first
+    ("vega10", "gfx", "gfx900"),  # from the id: this kernel wrote no gfx_target_version
+    ("vega10", "compute_units", 64),
+    ("vega10", "wave_sizes", (64,)),
+    ("vega10", "kfd", 17163091968),
+    ("vega10", "kfd free", 17163091968 - 14102528),
+    ("mi210", "integrated", False),
+    ("mi210", "gfx", "gfx90a"),
+    ("mi210", "compute_units", 104),
+    ("mi210", "wave_sizes", (64,)),
+    ("mi210", "memory", ()),  # local_mem_size 0 says nothing
+    ("mi210", "name", "Instinct MI210"),  # the only product of its id
+)
 
 
-def test_rx580(tmp_path: Path) -> None:
-    (gpu,) = machine(tmp_path, FIXTURES / "lact/rx580/card0")
-    assert (gpu.pci_id, gpu.pci_address) == ("1002:67df", "0000:09:00.0")  # from uevent alone
-    assert (gpu.integrated, gpu.gfx, gpu.compute_units) == (False, "gfx803", None)
-    assert pools(gpu) == {"vram": 4 << 30, "gtt": 8342712320}
-    assert gpu.link == Link(max_speed_gts=8.0, max_width=16)
+@pytest.fixture(scope="module")
+def gpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Device, ...]]:
+    """The GPUs of a recording, laid out as sysfs has them."""
+    found: dict[str, tuple[Device, ...]] = {}
+
+    def read(name: str) -> tuple[Device, ...]:
+        if name not in found:
+            root, (card, topology) = tmp_path_factory.mktemp(name), MACHINES[name]
+            if card:
+                skip = shutil.ignore_patterns("ip_discovery")
+                shutil.copytree(FIXTURES / card, root / "sys/class/drm" / Path(card).name, ignore=skip)
+            if topology:
+                shutil.copytree(FIXTURES / topology, root / "sys/class/kfd/kfd/topology")
+            found[name] = probe(root)[1:]
+        return found[name]
+
+    return read
 
 
-def test_vega10_of_an_old_kernel(tmp_path: Path) -> None:
-    gpus = machine(tmp_path, kfd=FIXTURES / "kfd/topology-parsing/topology")
-    assert [gpu.id for gpu in gpus] == [
-        "gpu0",
-        "gpu1",
-    ]  # the second was copied from the first, address and all
-    for gpu in gpus:
-        assert (gpu.gfx, gpu.pci_id, gpu.pci_address) == ("gfx900", "1002:6860", "0000:19:00.0")
-        assert (gpu.integrated, gpu.compute_units, gpu.wave_sizes) == (False, 64, (64,))
-        assert pools(gpu) == {"kfd": 17163091968}
-        assert gpu.memory[0].free_bytes == 17163091968 - 14102528
+@pytest.mark.parametrize(
+    ("machine", "field", "expected"), READINGS, ids=[f"{row[0]} {row[1]}" for row in READINGS]
+)
+def test_a_field_of_a_recorded_machine(
+    gpus: Callable[[str], tuple[Device, ...]], machine: str, field: str, expected: object
+) -> None:
+    found = [FIELDS[field](gpu) if field in FIELDS else getattr(gpu, field) for gpu in gpus(machine)]
+    assert found == [expected] * len(found)
+    assert found
 
 
-def test_eight_mi210(tmp_path: Path) -> None:
-    gpus = machine(tmp_path, kfd=FIXTURES / "kfd/topo-mi210-xgmi-pcie")
-    assert [gpu.id for gpu in gpus] == [f"gpu{number}" for number in range(8)]
-    assert {gpu.gfx for gpu in gpus} == {"gfx90a"}
-    assert {gpu.compute_units for gpu in gpus} == {104}
-    assert {gpu.integrated for gpu in gpus} == {False}
-    assert {gpu.memory for gpu in gpus} == {()}  # local_mem_size 0 says nothing
-    assert {gpu.wave_sizes for gpu in gpus} == {(64,)}
-    addresses = [gpu.pci_address or "" for gpu in gpus]
-    assert addresses == sorted(addresses)
+@pytest.mark.parametrize(
+    ("machine", "count"),
+    [("phoenix", 1), ("vangogh", 1), ("rx7900xtx", 1), ("rx580", 1), ("vega10", 2), ("mi210", 8)],
+)
+def test_every_gpu_is_one_device(gpus: Callable[[str], tuple[Device, ...]], machine: str, count: int) -> None:
+    """The CPUs' nodes are none."""
+    assert [gpu.id for gpu in gpus(machine)] == [f"gpu{number}" for number in range(count)]
+
+
+def test_eight_cards_stand_in_the_order_of_the_bus(gpus: Callable[[str], tuple[Device, ...]]) -> None:
+    addresses = [gpu.pci_address or "" for gpu in gpus("mi210")]
+    assert addresses == sorted(set(addresses))
     assert "0000:63:00.0" in addresses  # location_id 25344
 
 
-def test_pool_sources_name_the_file(tmp_path: Path) -> None:
-    (gpu,) = machine(tmp_path, FIXTURES / "lact/rx580/card0")
-    vram = Pool(
-        name="vram",
-        total_bytes=4 << 30,
-        free_bytes=(4 << 30) - 536870912,
-        source="amdgpu mem_info_vram_total",
-    )
-    assert gpu.memory[0] == vram
+def test_a_pool_names_the_file_that_it_was_read_from(gpus: Callable[[str], tuple[Device, ...]]) -> None:
+    assert gpus("rx580")[0].memory[0].source == "amdgpu mem_info_vram_total"
