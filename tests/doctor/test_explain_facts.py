@@ -143,10 +143,25 @@ def test_an_integrated_gpu_beside_a_card(tmp_path: Path) -> None:
         assert "integrated" in said.cause
 
 
-@pytest.mark.parametrize(("apu", "index"), [("0000:64:00.0", 0), ("0000:00:02.0", 1)])
-def test_the_card_is_called_by_its_index(tmp_path: Path, apu: str, index: int) -> None:
-    here = machine(tmp_path, lambda root: sysfs.apu(root, apu), sysfs.card)
+@pytest.mark.parametrize(("node", "index"), [(1, 1), (3, 0)])
+def test_the_card_is_called_by_its_index(tmp_path: Path, node: int, index: int) -> None:
+    """Its place among the compute driver's GPUs, whatever the bus."""
+    here = machine(tmp_path, lambda root: sysfs.apu(root, node=node), sysfs.card)
     assert f"export HIP_VISIBLE_DEVICES={index}" in commands(first("Memory access fault by GPU node-2", here))
+
+
+def test_the_reason_of_a_fix_names_the_gpu_too(tmp_path: Path) -> None:
+    said = first("hipErrorNoBinaryForGpu", machine(tmp_path, sysfs.apu))
+    assert "lets gfx1103 run" in said.fixes[0].why
+
+
+@pytest.mark.parametrize("text", ["HSA_STATUS_ERROR_OUT_OF_RESOURCES", "PLATFORM_NOT_FOUND_KHR"])
+def test_a_container_on_a_machine_without_an_amd_gpu_is_given_none(tmp_path: Path, text: str) -> None:
+    sysfs.write(tmp_path, {".dockerenv": ""})
+    said = first(text, machine(tmp_path))
+    assert "no AMD GPU" in said.cause
+    assert "docker" not in commands(said)
+    assert "docker" in commands(first(text, machine(tmp_path, sysfs.card)))
 
 
 def test_memory_of_an_integrated_gpu_and_of_a_card(tmp_path: Path) -> None:

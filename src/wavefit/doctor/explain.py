@@ -73,7 +73,10 @@ def _explanation(error: KnownError, line: str, facts: Facts | None) -> Explanati
         title=error.title,
         line=line,
         cause=_filled((chosen.cause if chosen else "") or error.cause, words),
-        fixes=tuple(msgspec.structs.replace(fix, command=_filled(fix.command, words)) for fix in fixes),
+        fixes=tuple(
+            msgspec.structs.replace(fix, command=_filled(fix.command, words), why=_filled(fix.why, words))
+            for fix in fixes
+        ),
         verify=_filled(error.verify, words),
         source=error.source,
         machine=chosen is not None,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wavefit.device import system
 from wavefit.device.versions import rocm
+from wavefit.doctor import kernel
 from wavefit.doctor.container import container
 from wavefit.doctor.installed import OVERRIDE, Installed, installed, system_targets
 from wavefit.doctor.known_errors import When
 from wavefit.doctor.machine import Machine, Process
 from wavefit.doctor.nodes import nodes
 from wavefit.doctor.targets import lender, version_of
-from wavefit.schema import Device
 
 _KFD = "/dev/kfd"
 _LENDERS = (
@@ -97,24 +97,20 @@ def gather(machine: Machine) -> Facts:
         gfx=tuple(gpu.gfx for gpu in gpus if gpu.gfx),
         integrated=tuple(gpu.integrated for gpu in gpus),
         container=container(machine) is not None,
-        wsl="microsoft" in (machine.read("proc/sys/kernel/osrelease") or "").lower(),
+        wsl=system.is_wsl(machine.root),
         group=group,
         member=_is_member(process, group),
         override=process.environ.get(OVERRIDE, "") if process else None,
         torch=_torch(machine, python),
         compiled=python.targets or system_targets(machine),
         rocm=rocm(machine.root),
-        card=_card(gpus),
+        card=_card(machine),
     )
 
 
-def _card(gpus: Sequence[Device]) -> int | None:
-    """As HIP said, else its place in PCI order, which is HIP's own."""
-    for place, gpu in enumerate(gpus):
-        if gpu.integrated is False:
-            said = [runtime.index for runtime in gpu.runtimes if runtime.name == "hip"]
-            return next((index for index in said if index is not None), place)
-    return None
+def _card(machine: Machine) -> int | None:
+    card = next((gpu for gpu in machine.amd_gpus if gpu.integrated is False), None)
+    return kernel.hip_index(machine, card) if card is not None else None
 
 
 def _torch(machine: Machine, python: Installed) -> str | None:

@@ -95,6 +95,15 @@ def computes(machine: Machine, gpu: Device) -> bool | None:
     )
 
 
+def hip_index(machine: Machine, gpu: Device) -> int | None:
+    """The index by which HIP calls a GPU: as a runtime said it, else its place among KFD's GPUs, which ROCm follows."""
+    for runtime in gpu.runtimes:
+        if runtime.name == "hip" and runtime.index is not None:
+            return runtime.index
+    order = [each.pci_address for each in kfd.gpus(machine.root)]
+    return order.index(gpu.pci_address) if gpu.pci_address in order else None
+
+
 def modprobe_lines(machine: Machine) -> Iterator[tuple[str, list[str]]]:
     """Every statement of modprobe's configuration: the file, and the words of the line."""
     for folder in _MODPROBE_FOLDERS:

@@ -42,7 +42,7 @@ _PATTERNS = (
     (re.compile(r"[\w.+-]+@[\w.-]*\w"), "MAIL"),  # and who built a kernel, on which host
 )
 _SHARED_NAMES = frozenset(
-    ("root", "user", "home", "localhost", "ubuntu", "debian", "fedora", "linux", "amd", "gpu")
+    ("/", "/root", "root", "user", "home", "localhost", "ubuntu", "debian", "fedora", "linux", "amd", "gpu")
 )
 
 
@@ -108,6 +108,7 @@ def scrubber(machine: Machine) -> Scrubber:
             os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME")
         }
         names |= _logins()
+        names.add(os.environ.get("HOME", ""))
     for path in ("/etc/hostname", "/proc/sys/kernel/hostname"):
         names.add(machine.read(path) or "")
     return Scrubber(frozenset(name for name in names if name.lower() not in _SHARED_NAMES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wavefit.device import kfd
 from wavefit.doctor import kernel
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device, Finding, Fix
@@ -23,7 +22,7 @@ def check(machine: Machine) -> list[Finding]:
     if not integrated or not cards:
         return []
     environ = machine.process.environ if machine.process is not None else {}
-    wanted = [index for card in cards if (index := hip_index(machine, card)) is not None]
+    wanted = [index for card in cards if (index := kernel.hip_index(machine, card)) is not None]
     for name in _VARIABLES:
         asked = environ.get(name)
         if asked is not None:
@@ -34,18 +33,11 @@ def check(machine: Machine) -> list[Finding]:
     return [_note(machine, integrated[0], cards[0], wanted)]
 
 
-def hip_index(machine: Machine, gpu: Device) -> int | None:
-    """The index by which HIP calls a GPU: as a runtime said it, else its place among KFD's GPUs, which ROCm follows."""
-    for runtime in gpu.runtimes:
-        if runtime.name == "hip" and runtime.index is not None:
-            return runtime.index
-    order = [each.pci_address for each in kfd.gpus(machine.root)]
-    return order.index(gpu.pci_address) if gpu.pci_address in order else None
-
-
 def _note(machine: Machine, integrated: Device, card: Device, indices: list[int], asked: str = "") -> Finding:
     value = ",".join(map(str, indices)) or "INDEX"
-    order = [f"HIP's index of {kernel.called(gpu)}: {hip_index(machine, gpu)}" for gpu in (integrated, card)]
+    order = [
+        f"HIP's index of {kernel.called(gpu)}: {kernel.hip_index(machine, gpu)}" for gpu in (integrated, card)
+    ]
     return _finding(
         "note",
         f"{kernel.called(integrated)} is integrated and stands beside {kernel.called(card)}: say which one HIP takes",
