@@ -220,3 +220,13 @@ def test_bench_of_a_bundle_measures_the_pick_at_its_own_batch(model: Path, tmp_p
     again = Order(model=str(folder), request=Request(load=QUICK), folder="", command="")
     records, _ = bench(again, Notes())
     assert [record.plan.label for record in records] == ["ort_cpu fp32 batch 3"]
+
+
+def test_what_an_earlier_run_measured_of_the_same_model_is_kept(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "net.wavefit"
+    _, first = optimize(order(model, folder, batches=(4,)), Notes())
+    optimize(order(model, folder, batches=(1,), objective="throughput"), Notes())
+    assert {record.key for record in load_bundle(folder)[1]} > {first[0].key}
+    notes = Notes()
+    optimize(order(model, folder, batches=(4,)), notes)
+    assert notes.records == [("ort_cpu fp32 batch 4", True)]

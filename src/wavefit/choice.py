@@ -124,10 +124,12 @@ def _sentence(
     best, winner = ranked[0]
     text = f"{winner.plan.label} wins on {request.objective} with {show_value(winner, request)}"
     if len(ranked) > 1:
-        figure, second = ranked[1]
+        rivals = [pair for pair in ranked[1:] if pair[1].plan.series != winner.plan.series]
+        figure, second = (rivals or ranked[1:])[0]
         ratio = figure / best if best else 1.0
         lead = f"{ratio:.2f} times better than" if ratio >= _TIE else "a tie within 2 % with"
-        text += f", {lead} {second.plan.label} ({show_value(second, request)})"
+        name = second.plan.label if rivals else f"its own batch {second.plan.batch}"
+        text += f", {lead} {name} ({show_value(second, request)})"
     failed = [record for record in records if not record.passed]
     if failed:
         text += "; " + ", ".join(f"{record.plan.label} failed ({record.why_not})" for record in failed[:2])

@@ -123,7 +123,9 @@ def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundl
         sentence = f"{choice.sentence} {journal.folder} stays as it was."
         return replace(draft, choice=replace(choice, sentence=sentence)), tried.records
     progress.say("packing the bundle")
-    return write_bundle(journal.folder, draft, tried.model, tried.records, render), tried.records
+    kept = [*tried.records, *journal.others(tried.records)]
+    page = render(draft, tried.records)
+    return write_bundle(journal.folder, draft, tried.model, kept, page), tried.records
 
 
 class _Tried(Struct, frozen=True, kw_only=True):

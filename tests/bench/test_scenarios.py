@@ -123,10 +123,11 @@ def test_server_above_capacity_is_not_valid_and_ends() -> None:
 
 def test_server_says_what_it_chose() -> None:
     result = _run("Server", Sleeping(0.01), batch=2)
-    assert result.target_qps == pytest.approx(0.7 * 2 / 0.01)
+    # 70 % of what two items in 10 ms give, less the 0.2 ms that handing a query over takes.
+    assert result.target_qps == pytest.approx(0.7 * 2 / 0.0102)
     assert result.target_latency_s == pytest.approx(0.1)
     said = " ".join(result.reasons)
-    assert "no target qps given: 140" in said
+    assert "no target qps given: 137.3" in said
     assert "no target latency given: 100 ms" in said
 
 

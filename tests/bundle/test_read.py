@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     model = load(source)
     folder = tmp_path / "net.wavefit"
     folder.mkdir()
-    write_bundle(folder, records.bundle(ALL), model, [replace(ALL[0], model=model)], lambda *_: "<p>page</p>")
+    write_bundle(folder, records.bundle(ALL), model, [replace(ALL[0], model=model)], "<p>page</p>")
     return folder
 
 
@@ -57,7 +57,7 @@ def test_the_model_is_found_where_the_bundle_lies_now(folder: Path) -> None:
 def test_weights_named_like_a_file_of_the_bundle_are_refused(tmp_path: Path) -> None:
     model = load(models.save_external(models.conv_net(), tmp_path / "source.onnx", "model.onnx"))
     with pytest.raises(InputError, match=r"keeps weights in 'model.onnx'"):
-        write_bundle(tmp_path / "net.wavefit", records.bundle(ALL), model, [], lambda *_: "")
+        write_bundle(tmp_path / "net.wavefit", records.bundle(ALL), model, [], "")
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "weights.bin", "records.jsonl", "report.html"])

@@ -40,7 +40,7 @@ def pack(source: Path, folder: Path, *made: Record) -> Path:
     kept = [replace(record, model=model, versions=ort_cpu.versions()) for record in made]
     draft = records.bundle(kept, request=Request(), choice=choose(kept, (), Request()))
     folder.mkdir()
-    write_bundle(folder, draft, model, kept, lambda *_: "")
+    write_bundle(folder, draft, model, kept, "")
     return folder
 
 

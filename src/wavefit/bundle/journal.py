@@ -75,6 +75,16 @@ class Journal:
     def find(self, key: str) -> Record | None:
         return self._records.get(key)
 
+    def others(self, records: Iterable[Record]) -> list[Record]:
+        """Earlier records of the same model that are not among these: a later run may want them again."""
+        known = list(records)
+        keys, models = {record.key for record in known}, {record.model.sha256 for record in known}
+        return [
+            record
+            for record in self._records.values()
+            if record.key not in keys and record.model.sha256 in models and record.passed
+        ]
+
     def append(self, record: Record) -> None:
         """Writes one record and waits until it is on the disk."""
         self._records[record.key] = record

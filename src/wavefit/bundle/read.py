@@ -31,6 +31,10 @@ def load_bundle(folder: Path) -> tuple[Bundle, list[Record]]:
             the folder.
     """
     manifest = folder / MANIFEST
+    if not folder.exists():
+        raise InputError(
+            f"{folder} does not exist", "give the folder of a bundle that `wavefit optimize` made"
+        )
     if not manifest.is_file():
         if (folder / WORK).is_dir():
             raise InputError(f"{folder} is unfinished", _GO_ON)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ def write_bundle(
     draft: Bundle,
     model: Model,
     records: Sequence[Record],
-    render: Callable[[Bundle, Sequence[Record]], str],
+    page: str,
 ) -> Bundle:
     """Writes a bundle into ``folder``, which may hold an older one.
 
@@ -33,7 +33,7 @@ def write_bundle(
     Args:
         draft: the manifest without its files.
         model: what the records were measured on; its files are copied in.
-        render: makes the report's page.
+        page: the report.
 
     Returns:
         The manifest as written.
@@ -43,7 +43,7 @@ def write_bundle(
     """
     names = _copy_model(folder, model)
     write_whole(folder / RECORDS, b"".join(encode(record) + b"\n" for record in records))
-    write_whole(folder / REPORT, render(draft, records).encode())
+    write_whole(folder / REPORT, page.encode())
     names += [RECORDS, REPORT]
     manifest = msgspec.structs.replace(draft, files={name: sha256(folder / name) for name in names})
     write_whole(folder / MANIFEST, pretty(manifest).encode() + b"\n")

@@ -15,7 +15,7 @@ def no_gpu(devices: Sequence[Device]) -> tuple[str, str] | None:
     """The reason and the fix where there is none."""
     if gpus(devices):
         return None
-    return "no GPU is among the devices", "`wavefit devices` shows what is seen here, `wavefit doctor` why"
+    return "no GPU is among the devices", "needs a GPU that `wavefit devices` lists"
 
 
 def hidden(device: Device, devices: Sequence[Device], runtime: str) -> tuple[str, str] | None:

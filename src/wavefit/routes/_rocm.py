@@ -50,7 +50,7 @@ def no_gpu(devices: Sequence[Device]) -> tuple[str, str] | None:
     if not amd_gpus(devices):
         return (
             "no AMD GPU is among the devices",
-            "`wavefit devices` shows what is seen here, `wavefit doctor` why",
+            "needs an AMD GPU that `wavefit devices` lists",
         )
     return None
 

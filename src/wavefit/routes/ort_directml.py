@@ -32,7 +32,7 @@ def _setup_problem() -> _ort.Problem | None:
     if platform.system() != "Windows":
         return (
             f"DirectML is a part of Windows, this is {platform.system()}",
-            "nothing: other routes serve this system",
+            "use it on Windows",
         )
     return _packages.problem(_PACKAGE, "directml")
 
