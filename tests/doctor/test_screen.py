@@ -69,3 +69,20 @@ def test_layers_stand_from_top_to_bottom(tmp_path: Path) -> None:
     ]
     assert places == sorted(places)
     assert "environment" not in text
+
+
+def test_a_strangers_recording_does_not_speak_to_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\x9b31m"
+    said = Finding(
+        check="c",
+        layer="driver",
+        status="problem",
+        title=f"a{evil}b",
+        evidence=(evil,),
+        fixes=(Fix(command=f"ls {evil}", why=evil),),
+        verify=evil,
+    )
+    machine = software.machine(tmp_path, "card", files={"etc/os-release": f'PRETTY_NAME="{evil}"'})
+    sink = io.StringIO()
+    Console(file=sink, width=80, color_system=None).print(screen(examination(machine, [said], "0.2.0")))
+    assert not set("\x1b\x07\x9b") & set(sink.getvalue())

@@ -77,6 +77,8 @@ def _show(devices: Sequence[Device]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from wavefit.device.files import printable
+
     console = Console()
     if console.width < _NARROWEST:
         console.width = _NARROWEST
@@ -89,11 +91,11 @@ def _show(devices: Sequence[Device]) -> None:
         )
     for device in devices:
         cells = (device.id, _device(device), _units(device), _memory(device), _software(device))
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     console.print(table)
     for speed in filter(None, map(_speed, devices)):
         console.print(Text(speed))
-    console.print(Text(devices[0].machine or "operating system unknown"))
+    console.print(Text(printable(devices[0].machine or "operating system unknown")))
     if len(devices) == 1:
         console.print("No GPU is visible here.")
 

@@ -51,6 +51,11 @@ def to_int(text: str | None) -> int | None:
     return int(text, 16) if text[:2] in ("0x", "0X") else int(text)
 
 
+def printable(text: str) -> str:
+    """A text without control characters: a recording comes from anyone, and a terminal obeys its escapes (ECMA-48)."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
+
+
 def read_pairs(path: Path, separator: str | None = None) -> dict[str, str]:
     """A file of lines ``key separator value`` (a blank by default): KFD properties, uevent, os-release."""
     pairs = {}

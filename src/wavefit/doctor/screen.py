@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from wavefit.device.files import printable
 from wavefit.doctor.stack import LAYERS, Examination
 from wavefit.schema import Finding, Fix, Part
 
@@ -37,7 +38,7 @@ def screen(examination: Examination) -> RenderableType:
 def _text(text: str, style: str = "") -> RenderableType:
     from rich.text import Text
 
-    return Text(text, style=style)
+    return Text(printable(text), style=style)
 
 
 def _grid(*widths: int) -> Table:
@@ -78,7 +79,7 @@ def _finding(finding: Finding) -> RenderableType:
     from rich.text import Text
 
     heading = _grid(len(finding.status))
-    title = Text.assemble((finding.title, "bold"), (f"  [{finding.check}]", "dim"))
+    title = Text.assemble((printable(finding.title), "bold"), (f"  [{finding.check}]", "dim"))
     heading.add_row(_text(finding.status, _STYLES[finding.status]), title)
     table = _grid(1, 6)
     for number, line in enumerate(finding.evidence):
@@ -96,7 +97,8 @@ def _fix(fix: Fix) -> RenderableType:
     from rich.text import Text
 
     notes = ", ".join(note for note in (fix.why, "--fix runs it" if fix.safe else "") if note)
-    return Text.assemble((f"$ {fix.command}", "bold"), (f"  ({notes})" if notes else "", "dim"))
+    text = f"  ({printable(notes)})" if notes else ""
+    return Text.assemble((f"$ {printable(fix.command)}", "bold"), (text, "dim"))
 
 
 def _fine(findings: Sequence[Finding]) -> list[RenderableType]:
