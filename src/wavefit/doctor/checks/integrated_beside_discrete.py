@@ -25,6 +25,8 @@ def check(machine: Machine) -> list[Finding]:
     wanted = [index for card in cards if (index := kernel.hip_index(machine, card)) is not None]
     for name in _VARIABLES:
         asked = environ.get(name)
+        if asked is not None and asked.strip().startswith("-"):
+            return []  # visible_devices tells
         if asked is not None:
             chosen = {int(word) for word in asked.split(",") if word.strip().isdecimal()}
             if chosen and wanted and chosen.isdisjoint(wanted):
