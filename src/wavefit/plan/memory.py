@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from wavefit.plan.allocator import reserved
 from wavefit.plan.host import host
 from wavefit.plan.layout import as_run
 from wavefit.plan.liveness import liveness
 from wavefit.plan.peaks import ELEMENT_BYTES
+from wavefit.plan.torch_memory import form, peak
 from wavefit.plan.trace import Trace, narrowed
-from wavefit.schema import Model, Precision, Struct
+from wavefit.schema import Device, Model, Plan, Struct
 
 # A process of wavefit's that has the runtime loaded and has run a model of 20 parameters: VmHWM on Linux x86-64,
 # Python 3.11, onnxruntime 1.32, measured by `python benchmarks/predicted.py --base`, 2026-11-30.
@@ -58,24 +58,29 @@ def on_host(trace: Trace, model: Model, batch: int, route: str = "ort_cpu") -> M
     )
 
 
-def on_device(trace: Trace, model: Model, batch: int, precision: Precision, route: str | None) -> Memory:
+def on_device(trace: Trace, model: Model, device: Device, plan: Plan) -> Memory:
     """A GPU's memory: weights, inputs, and activations by liveness with an output of its own for every node.
 
-    For PyTorch the blocks are dealt out as its caching allocator does, which is what Measurement.device_peak_bytes
-    shows. What a driver's context takes beside that, and scratch of convolutions, is not known before a run.
+    For PyTorch the blocks are dealt out as its caching allocator does, in the order in which the route asks for them
+    (see :mod:`wavefit.plan.torch_memory`), which is what Measurement.device_peak_bytes shows. On NVIDIA that has the
+    scratch of the search for convolutions in it. What a driver's context takes is not known before a run.
     """
-    narrow = narrowed(trace, ELEMENT_BYTES[precision])
+    narrow = narrowed(trace, ELEMENT_BYTES[plan.precision])
     live = liveness(narrow)
     weights = sum(narrow.weights.values())
-    torch = route is not None and route.startswith("torch")
-    taken = reserved(narrow) if torch else weights + live.peak_bytes
-    left_out = ("scratch of convolutions",) if torch else ("the runtime's own memory", "scratch of kernels")
+    taken = weights + live.peak_bytes
+    left_out: tuple[str, ...] = ("the runtime's own memory", "scratch of kernels")
+    torch = plan.route.startswith("torch")
+    if torch:
+        how = form(device, plan.precision, plan.options)
+        taken = peak(trace, plan.batch, how)
+        left_out = ("the driver's context",) if how.cudnn else ("the driver's context", "scratch of kernels")
     return Memory(
         where="device",
-        batch=batch,
+        batch=plan.batch,
         weights_bytes=weights,
         activations_bytes=live.peak_bytes,
-        workspace_bytes=taken - weights - live.peak_bytes if torch else None,
+        workspace_bytes=max(0, taken - weights - live.peak_bytes) if torch else None,
         peak_bytes=taken,
         worst_node=_node(narrow, live.step),
         unknown=_unknown(live.unknown, left_out),

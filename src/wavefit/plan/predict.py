@@ -72,7 +72,7 @@ def memory(found: Trace, model: Model, device: Device, plan: Plan) -> Memory:
     """One plan's memory: the host's where it runs on the CPU, else the device's."""
     if device.kind == "cpu":
         return on_host(found, model, plan.batch, plan.route)
-    return on_device(found, model, plan.batch, plan.precision, plan.route)
+    return on_device(found, model, device, plan)
 
 
 def is_fused(plan: Plan) -> bool:
