@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from fakes import software
 
+import wavefit.cli
+from wavefit.device import runtimes
 from wavefit.doctor import selftest
 from wavefit.doctor.checks import selftests
 from wavefit.doctor.machine import Machine, this_process
@@ -97,6 +101,21 @@ def test_what_is_tried_follows_from_what_is_here(tmp_path: Path) -> None:
 
 def test_nothing_runs_for_a_recorded_machine(tmp_path: Path) -> None:
     assert selftests.check(software.machine(tmp_path)) == []
+
+
+def test_a_machine_that_cannot_be_written_is_told_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tempfile tries its folders in turn, and none of them can be written."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
+    (found,) = selftests.check(Machine(process=this_process()))
+    assert (found.status, "self-tests were not run" in found.title) == ("note", True)
+    seen = runtimes.ask_all(lambda text: None)
+    assert seen
+    assert all(each.note is not None for each in seen if each.version is None)
+    monkeypatch.setattr(sys, "argv", ["wavefit", "doctor", "--root", __file__])  # would be unpacked there
+    with pytest.raises(SystemExit) as stop:
+        wavefit.cli.main()
+    assert stop.value.code == 1
 
 
 def test_this_machine_passes() -> None:

@@ -53,6 +53,8 @@ def main() -> None:
     except KeyboardInterrupt:
         _stop("stopped", INTERRUPTED)
     except OSError as error:
+        if "temporary directory" in (error.strerror or ""):  # Python's own words where none can be written
+            _stop("no folder for temporary files can be written; set TMPDIR to one that can", FAILED)
         if error.errno not in _OF_THE_MACHINE:
             raise
         where = f"{error.filename}: " if error.filename else ""

@@ -39,6 +39,17 @@ def exists(path: Path) -> bool:
     return True
 
 
+def temporary() -> bool:
+    """Whether there is a folder for temporary files: a child process needs one."""
+    import tempfile
+
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def read_int(path: Path) -> int | None:
     """A file's whole number, decimal or with 0x. None where it holds anything else ("N/A", "max")."""
     return to_int(read_text(path))

@@ -15,7 +15,7 @@ import msgspec
 
 from wavefit import child
 from wavefit.child import Say
-from wavefit.device import torch_build
+from wavefit.device import files, torch_build
 from wavefit.device.catalogue import fill
 from wavefit.device.partitions import number_runtimes
 from wavefit.device.probe import merge, probe
@@ -68,6 +68,9 @@ def with_runtimes(devices: Sequence[Device], say: Say) -> tuple[Device, ...]:
 def ask_all(say: Say) -> tuple[Seen, ...]:
     """What each runtime here sees, asked one after another."""
     answers = []
+    if not files.temporary():
+        note = "not asked: no folder for temporary files can be written"
+        return tuple(Seen(runtime=runtime.name, note=note) for runtime in installed())
     with tempfile.TemporaryDirectory(prefix="wavefit-") as folder:
         for runtime in installed():
             say(f"asking {runtime.name}")

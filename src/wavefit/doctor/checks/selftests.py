@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from wavefit.device.files import temporary
 from wavefit.doctor import selftest
 from wavefit.doctor.installed import installed, packages
 from wavefit.doctor.machine import Machine
@@ -25,7 +26,24 @@ _CPU = "CPUExecutionProvider"
 
 def check(machine: Machine) -> list[Finding]:
     """Nothing is run for a recorded machine."""
-    return [judged(order, selftest.run(order)) for order in orders(machine)] if machine.live else []
+    if not machine.live:
+        return []
+    if not temporary():
+        return [_no_room()]
+    return [judged(order, selftest.run(order)) for order in orders(machine)]
+
+
+def _no_room() -> Finding:
+    return Finding(
+        check=_NAME,
+        layer="environment",
+        status="note",
+        title="the self-tests were not run: no folder for temporary files can be written",
+        evidence=("TMPDIR, /tmp and /var/tmp were tried",),
+        cause="The disk is full or mounted read-only.",
+        fixes=(Fix(command="export TMPDIR=/PATH/WITH/ROOM"),),
+        verify=_again(),
+    )
 
 
 def orders(machine: Machine) -> list[Order]:
