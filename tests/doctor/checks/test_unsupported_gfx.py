@@ -40,3 +40,11 @@ def test_without_rocm_here_its_own_lists_decide(tmp_path: Path) -> None:
     assert "gfx90c" in finding.title
     assert findings(tmp_path / "mi300", 90402) == []
     assert findings(tmp_path / "future", 130000) == [], "no source names it"
+
+
+def test_kernels_for_another_target_alone_are_the_wrong_packages(tmp_path: Path) -> None:
+    """ROCm 10 has gfx1100 on its list: what was installed is for an MI210."""
+    (finding,) = findings(tmp_path, 110000, "gfx90a")
+    assert finding.title == "ROCm here has no kernels for gpu0 (gfx1100); ROCm 10.0 has them"
+    assert "install-on-linux" in finding.fixes[0].command
+    assert "ROCm 10.0: official" in finding.evidence, "without what is said of other targets"

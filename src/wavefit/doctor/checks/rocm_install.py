@@ -67,14 +67,13 @@ def _absent(machine: Machine) -> Finding:
 
 
 def _without_hip(machine: Machine, version: str) -> Finding:
-    """The package's name is that of AMD's repositories for every distribution."""
     needing = [name for name in _NEEDS_SYSTEM if name in packages(machine)]
     return _finding(
         "problem" if needing else "note",
         f"ROCm {version} is installed without HIP, its runtime",
         evidence=(f"/opt/rocm/.info/version: {version}", "no libamdhip64.so", *needing),
         cause="The packages of the runtime were left out or removed.",
-        fixes=(Fix(command="sudo apt install hip-runtime-amd", why="on Fedora and RHEL: sudo dnf install"),),
+        fixes=(Fix(command=_INSTALL, why="AMD's instructions install it whole"),),
     )
 
 

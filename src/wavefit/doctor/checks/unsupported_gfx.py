@@ -16,6 +16,13 @@ from wavefit.schema import Device, Finding, Fix
 
 _NAME = "unsupported_gfx"
 _OLDEST = 9
+# Source: ROCm docs 10.0.0, transition guide to TheRock, "Architecture-specific packages".
+_OTHER_PACKAGES = (
+    Fix(
+        command="xdg-open https://rocm.docs.amd.com/projects/install-on-linux/en/latest/",
+        why="since ROCm 10 a target may have packages of its own: install those of this GPU",
+    ),
+)
 _WEBGPU = ("onnxruntime-ep-webgpu", "onnxruntime-webgpu", "onnxruntime-directml")
 
 
@@ -48,18 +55,28 @@ def _finding(gpu: Device, machine: Machine, known: tuple[str, ...]) -> Finding:
     evidence.append(
         f"rocBLAS here has kernels for {', '.join(known)}" if known else "no rocBLAS was found here"
     )
-    evidence += [f"ROCm {each.versions}: {each.status} ({each.note})" for each in _listed(gpu.gfx or "")]
+    evidence += [_said(each, gpu.gfx or "") for each in _listed(gpu.gfx or "")]
     evidence += [f"installed: {name}" for name in ready]
+    official = [each for each in _listed(gpu.gfx or "") if each.status == "official"]
+    where = "here has" if official else "has"
+    left = f"ROCm {official[0].versions} has them" if official else "WebGPU and OpenCL are left"
+    install = _OTHER_PACKAGES if official else ()
     return Finding(
         check=_NAME,
         layer="hardware",
         status="note" if ready or spare(gpu, machine, known) else "problem",
-        title=f"ROCm has no kernels for {gpu.id} ({gpu.gfx}); WebGPU and OpenCL are left",
+        title=f"ROCm {where} no kernels for {gpu.id} ({gpu.gfx}); {left}",
         evidence=tuple(evidence),
         cause="ROCm's libraries are compiled for each target, and this one is not among them.",
-        fixes=() if ready else _fixes(machine),
+        fixes=(*install, *(() if ready else _fixes(machine))),
         verify="wavefit optimize MODEL --route ort_webgpu",
     )
+
+
+def _said(each: catalogue.Support, gfx: str) -> str:
+    """A list's word on a target; its note only where that is about this target."""
+    note = f" ({each.note})" if gfx in each.note else ""
+    return f"ROCm {each.versions}: {each.status}{note}"
 
 
 def _fixes(machine: Machine) -> tuple[Fix, ...]:
