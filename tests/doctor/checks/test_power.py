@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes import linux
+from fakes import linux, sysfs
 
 from wavefit.doctor.checks import power
 
@@ -20,3 +20,14 @@ def test_what_firmware_does_not_know_is_a_note(tmp_path: Path, value: str | None
     path.unlink() if value is None else path.write_text(f"{value}\n")
     (found,) = power.check(linux.machine(tmp_path))
     assert found.status == "note"
+
+
+def test_several_without_sensors_are_one_note(tmp_path: Path) -> None:
+    linux.healthy(tmp_path)
+    for bus in ("45", "65"):
+        files = {"vendor": "0x1002", "device": "0x74a1", "class": "0x120000"}
+        sysfs.pci(tmp_path, f"0000:{bus}:00.0", files)
+    readable, note = power.check(linux.machine(tmp_path))
+    assert (readable.status, note.status) == ("ok", "note")
+    assert "0000:45:00.0" in note.title
+    assert "0000:65:00.0" in note.title

@@ -5,31 +5,35 @@ from __future__ import annotations
 from wavefit.device.power import hwmon
 from wavefit.doctor import kernel
 from wavefit.doctor.machine import Machine
-from wavefit.schema import Finding, Fix
+from wavefit.schema import Device, Finding, Fix
 
 
 def check(machine: Machine) -> list[Finding]:
     """Energy is measured by amdgpu's sensors. Source: Documentation/gpu/amdgpu/thermal.rst."""
-    findings = []
-    for gpu in kernel.gpus(machine):
-        if gpu.sysfs is None or kernel.driver(gpu) != "amdgpu":
-            continue
-        meters = [meter.name for meter in hwmon.meters(gpu)]
-        called = kernel.called(gpu)
-        if meters:
-            findings.append(_finding("ok", f"the power of {called} can be read", evidence=tuple(meters)))
-        else:
-            findings.append(
-                _finding(
-                    "note",
-                    f"the power of {called} cannot be read: energy will not be measured",
-                    evidence=(f"no readable power or energy below {kernel.folder(gpu)}/hwmon",),
-                    cause="this chip's firmware reports none, or a container hides it",
-                    fixes=(Fix(command=f"grep -H . {kernel.folder(gpu)}/hwmon/*/power*", safe=True),),
-                    verify=f"cat {kernel.folder(gpu)}/hwmon/*/power1_average",
-                )
-            )
-    return findings
+    held = [gpu for gpu in kernel.gpus(machine) if gpu.sysfs is not None and kernel.driver(gpu) == "amdgpu"]
+    meters = {gpu.id: [meter.name for meter in hwmon.meters(gpu)] for gpu in held}
+    readable = [gpu for gpu in held if meters[gpu.id]]
+    without = [gpu for gpu in held if not meters[gpu.id]]
+    return [
+        *(
+            _finding("ok", f"the power of {kernel.called(gpu)} can be read", evidence=tuple(meters[gpu.id]))
+            for gpu in readable
+        ),
+        *([_unreadable(without)] if without else []),
+    ]
+
+
+def _unreadable(gpus: list[Device]) -> Finding:
+    """One note however many they are: a container hides all sensors alike."""
+    first = kernel.folder(gpus[0])
+    return _finding(
+        "note",
+        f"the power of {', '.join(map(kernel.called, gpus))} cannot be read: energy will not be measured",
+        evidence=tuple(f"no readable power or energy below {kernel.folder(gpu)}/hwmon" for gpu in gpus),
+        cause="this chip's firmware reports none, or a container hides it",
+        fixes=(Fix(command=f"grep -H . {first}/hwmon/*/power*", safe=True),),
+        verify=f"cat {first}/hwmon/*/power1_average",
+    )
 
 
 def _finding(status: str, title: str, **known: object) -> Finding:
