@@ -15,7 +15,7 @@ from wavefit.device import ort_builds, torch_build
 from wavefit.device.files import children, read_text
 from wavefit.doctor.machine import Machine
 from wavefit.errors import InputError
-from wavefit.schema import Struct, decode
+from wavefit.schema import Fix, Struct, decode
 
 FILE = "wavefit/installed.json"
 """Where a recording has it."""
@@ -70,6 +70,20 @@ def targets(folders: Iterable[Path]) -> tuple[str, ...]:
     """The gfx targets in the names of rocBLAS's kernel files ("TensileLibrary_lazy_gfx1100.dat")."""
     names = [path.name for folder in folders for path in children(folder, r".*gfx[0-9a-f]{3,4}.*")]
     return tuple(sorted({found for name in names for found in _TARGET.findall(name)}))
+
+
+def webgpu(machine: Machine) -> tuple[Fix, ...]:
+    """How ONNX Runtime over Vulkan is installed: another build in its folder has to go first, by hand."""
+    others = sorted(name for name in packages(machine) if name in ort_builds.BUILDS and name != "onnxruntime")
+    install = Fix(
+        command="pip install 'wavefit[webgpu]'",
+        why="route ort_webgpu: any GPU with Vulkan, no ROCm",
+        safe=not others,
+    )
+    if not others:
+        return (install,)
+    why = "it shares its folder with the build that is needed"
+    return (Fix(command=f"pip uninstall -y {' '.join(others)}", why=why), install)
 
 
 def rocm_version(machine: Machine) -> str | None:

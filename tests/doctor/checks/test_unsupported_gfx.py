@@ -24,6 +24,14 @@ def test_polaris_has_webgpu_left(tmp_path: Path) -> None:
     assert finding.fixes == ()
 
 
+def test_another_build_is_not_overwritten_by_a_fix_that_is_run(tmp_path: Path) -> None:
+    (finding,) = findings(tmp_path / "alone", 80003, onnxruntime="1.32.0")
+    assert [fix.safe for fix in finding.fixes if "pip" in fix.command] == [True]
+    (finding,) = findings(tmp_path / "other", 80003, **{"onnxruntime-gpu": "1.32.0"})
+    assert finding.fixes[0].command == "pip uninstall -y onnxruntime-gpu"
+    assert not any(fix.safe for fix in finding.fixes)
+
+
 def test_a_target_that_nobody_lends_kernels_to(tmp_path: Path) -> None:
     (finding,) = findings(tmp_path, 90006, "gfx900", "gfx1100")
     assert "gfx906" in finding.title

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavefit.device.versions import versions
 from wavefit.doctor import kernel
 from wavefit.doctor.container import container
+from wavefit.doctor.installed import webgpu
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device, Finding, Fix
 
@@ -77,13 +78,7 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
                 f"the compute driver does not take {kernel.called(gpu)}: Vulkan is the route left",
                 evidence=tuple(evidence),
                 cause=f"kernel {kernel.release(machine)} has no compute for this chip: too old, or too new for it",
-                fixes=(
-                    Fix(
-                        command="pip install 'wavefit[webgpu]'",
-                        why="ONNX Runtime over Vulkan needs no ROCm",
-                        safe=True,
-                    ),
-                ),
+                fixes=webgpu(machine),
                 verify="sudo dmesg | grep -i kfd",
             )
         ]

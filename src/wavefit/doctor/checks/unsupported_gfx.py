@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from wavefit.device import catalogue
-from wavefit.doctor.installed import packages
+from wavefit.doctor.installed import packages, webgpu
 from wavefit.doctor.machine import Machine
 from wavefit.doctor.targets import kernels, lender, major, spare
 from wavefit.schema import Device, Finding, Fix
@@ -83,6 +83,6 @@ def _fixes(machine: Machine) -> tuple[Fix, ...]:
     if machine.live and sys.platform == "win32":
         return (Fix(command="pip install 'wavefit[directml]'", why="route ort_directml"),)
     return (
-        Fix(command="pip install 'wavefit[webgpu]'", why="route ort_webgpu: any GPU with Vulkan", safe=True),
+        *webgpu(machine),
         Fix(command="sudo apt install mesa-vulkan-drivers mesa-opencl-icd", why="Vulkan and OpenCL of Mesa"),
     )
