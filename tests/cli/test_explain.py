@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -127,3 +128,16 @@ def test_a_log_through_a_real_pipe() -> None:
     done = subprocess.run(command, input=HANG.encode(), capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"HSA: the GPU hung")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="arguments are text there")
+def test_bytes_that_are_no_text_in_arguments_and_environment(tmp_path: Path) -> None:
+    """Python hands them on as surrogates, which no JSON can hold."""
+    wavefit = [sys.executable, "-m", "wavefit"]
+    for command in (
+        [*wavefit, "explain", "--json", b"HIP error: \xff invalid device function"],
+        [*wavefit, "doctor", "--collect", str(tmp_path / "a.tar.gz")],
+    ):
+        environ = {**os.environb, b"HSA_X": b"\xfe", b"XDG_CACHE_HOME": b"/tmp/\xff"}
+        done = subprocess.run(command, env=environ, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")

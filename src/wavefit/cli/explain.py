@@ -54,12 +54,13 @@ def _answer(text: str, root: Path) -> Answer:
 
 def _text(words: list[str]) -> tuple[str, bool]:
     """The text that was meant, and whether the middle of it was left out."""
+    from wavefit.device.files import encodable
     from wavefit.doctor.explain_text import decode, read
 
     if words and words != ["-"]:
         path = Path(words[0])
         if len(words) > 1 or len(words[0]) > 4096 or "\n" in words[0] or not _is_file(path):
-            return " ".join(words), False
+            return encodable(" ".join(words)), False
         with path.open("rb") as file:
             data, cut = read(file)
         return decode(data), cut

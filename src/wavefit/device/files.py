@@ -67,6 +67,11 @@ def printable(text: str) -> str:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)
 
 
+def encodable(text: str) -> str:
+    """A text from the command line or the environment, where bytes that are no UTF-8 came as surrogates (PEP 383)."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def read_pairs(path: Path, separator: str | None = None) -> dict[str, str]:
     """A file of lines ``key separator value`` (a blank by default): KFD properties, uevent, os-release."""
     pairs = {}

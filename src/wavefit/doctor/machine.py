@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from wavefit.device.files import exists, read_text
+from wavefit.device.files import encodable, exists, read_text
 from wavefit.device.probe import probe
 from wavefit.schema import Device
 
@@ -69,4 +69,5 @@ def this_process() -> Process:
         if dist.metadata["Name"]
     }
     uid = os.getuid() if hasattr(os, "getuid") else 0
-    return Process(uid, groups, dict(os.environ), packages, platform.python_version())
+    environ = {encodable(name): encodable(value) for name, value in os.environ.items()}
+    return Process(uid, groups, environ, packages, platform.python_version())
