@@ -24,6 +24,7 @@ from wavefit.errors import InputError
 
 _MOST_BYTES = 64 << 20
 _MOST_MEMBERS = 50_000
+_LONGEST_PATH = 2048  # Linux takes 4096 bytes, NAME_MAX is 255: limits.h
 
 
 @contextlib.contextmanager
@@ -109,6 +110,8 @@ def _extract(tar: tarfile.TarFile, folder: Path, file: Path) -> None:
 
 def _safe(name: str, file: Path) -> PurePosixPath:
     path = PurePosixPath(name)
+    if len(name) > _LONGEST_PATH or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
+        raise InputError(f"{file} holds a name of {len(name)} characters, which Linux cannot have")
     if (
         path.is_absolute()
         or ".." in path.parts
