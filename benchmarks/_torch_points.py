@@ -13,13 +13,13 @@ import argparse
 import fcntl
 import importlib
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ sys.path[:0] = [str(_HERE), str(_HERE.parent / "examples/resnet50")]
 _FORMS = ("eager fp32", "graph fp32", "eager fp16", "graph fp16", "graph fp16 channels_last")
 _TIMED = ("eager fp32", "graph fp32", "graph fp16", "graph fp16 channels_last")
 _RUNS = 20
+_FORK = multiprocessing.get_context("fork")
 
 
 def main() -> None:
@@ -65,6 +66,7 @@ def _all(options: argparse.Namespace, batches: list[int]) -> None:
         folder = Path(text)
         names = [name for name in nets() if not options.only or name in options.only.split(",")]
         command = [sys.executable, __file__, str(options.out), "--folder", text, "--batches", options.batches]
+        # Each net in a session of its own, so that what is still running at the end can be stopped with its children.
         running = [subprocess.Popen([*command, "--net", name], start_new_session=True) for name in names]
         while time.monotonic() < until and any(process.poll() is None for process in running):
             time.sleep(0.2)
@@ -85,7 +87,7 @@ def _net(name: str, batches: list[int], folder: Path) -> None:
     started = time.monotonic()
     exporting = subprocess.Popen([*_command(folder, name), "--export"])
     import torch
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo
 
     from wavefit.routes import _torch  # noqa: F401
 
@@ -118,16 +120,12 @@ def _command(folder: Path, name: str) -> list[str]:
 
 
 def _can_fork() -> bool:
-    child = os.fork()
-    if child == 0:
-        try:
-            import torch
+    import torch
 
-            torch.cuda.init()
-        except Exception:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == 0
+    process = _FORK.Process(target=torch.cuda.init)
+    process.start()
+    process.join()
+    return process.exitcode == 0
 
 
 def _spawned(name: str, point: str, folder: Path) -> Callable[[], bool]:
@@ -136,26 +134,9 @@ def _spawned(name: str, point: str, folder: Path) -> Callable[[], bool]:
 
 
 def _forked(name: str, point: str, folder: Path) -> Callable[[], bool]:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            _one(name, point, folder)
-            code = 0
-        except Exception:  # a fork must not return into its parent's code
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    over = []
-
-    def ended() -> bool:
-        if not over and os.waitpid(child, os.WNOHANG) != (0, 0):
-            over.append(True)
-        return bool(over)
-
-    return ended
+    process = _FORK.Process(target=_one, args=(name, point, folder))
+    process.start()
+    return lambda: not process.is_alive()
 
 
 def _one(name: str, point: str, folder: Path) -> None:

@@ -4,12 +4,12 @@ On the CPU (the real trial of the route ort_cpu, each in a process of its own), 
 
     python benchmarks/predicted.py [--only NAME] [--batches 1,8] [--base]
 
-On a GPU with PyTorch's CUDA or ROCm build:
+On a GPU with PyTorch's CUDA or ROCm build, or from what _torch_points.py measured on another machine:
 
-    python benchmarks/predicted.py --route torch_gpu --batches 1,32
+    python benchmarks/predicted.py --route torch_gpu [--batches 1,32] [--points POINTS.json]
 
-Memory is compared without the process's own, which is measured on a model of 20 parameters: else it would hide the
-errors of small models. Time is compared with the roofline from peaks measured here, or the catalogue's.
+Memory is the whole process on the CPU (Measurement.host_peak_bytes), all that PyTorch's allocator reserved on a GPU
+(Measurement.device_peak_bytes). Time is compared with the roofline from peaks measured on the same device.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import _zoo
 
+from wavefit.device.measure import measure
+from wavefit.device.probe import probe
 from wavefit.pipeline import Order, bench
 from wavefit.plan.predict import Planner
-from wavefit.schema import Figure, Load, Record, Request
+from wavefit.schema import Device, Figure, Load, Record, Request
 
 _LOAD = Load(scenarios=("SingleStream",), duration_s=1.0)
 _CACHE = Path(__file__).parents[1] / ".cache" / "predicted"
@@ -52,24 +52,24 @@ def main() -> None:
     if options.route == "torch_gpu":
         import _predicted_torch
 
-        _predicted_torch.main(batches, options.only)
+        _predicted_torch.main(batches, options.only, options.points, options.folder)
         return
-    base = measured_base(options.folder)
-    print(f"process without a model: {base / 2**20:.1f} MiB (VmHWM after the first run of 20 parameters)")
     if options.base:
+        base = measured_base(options.folder)
+        print(f"process without a model: {base / 2**20:.1f} MiB (VmHWM after the first run of 20 parameters)")
         return
-    peaks = measured_peaks(options.folder)
+    peaks = measured_cpu(options.folder).peaks
     for name, figure in peaks.items():
         print(f"{name}: {figure.value:.4g} {figure.unit} ({figure.source})")
     print(f"\n{'model':14} {'batch':>5} {'measured':>9} {'predicted':>9} {'error':>7}", end="")
     print(f" {'measured':>9} {'predicted':>9} {'ratio':>6}")
-    print(f"{'':20} {'MiB less the process':>27} {'ms a batch':>27}")
+    print(f"{'':20} {'MiB, whole process':>27} {'ms a batch':>27}")
     errors, ratios = [], []
     for name, path in _zoo.models(options.folder).items():
         if options.only and name not in options.only.split(","):
             continue
         for record in records(path, batches):
-            error, ratio = compare(name, record, base, peaks)
+            error, ratio = compare(name, record, peaks)
             errors.append(error)
             ratios.append(ratio)
     summary(errors, ratios)
@@ -81,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batches", default="1,8")
     parser.add_argument("--only", help="names, comma between them")
     parser.add_argument("--base", action="store_true", help="measure the process without a model, and stop")
+    parser.add_argument("--points", type=Path, help="what _torch_points.py wrote")
     parser.add_argument("--folder", type=Path, default=_CACHE, help="where the models are written")
     return parser.parse_args()
 
@@ -100,10 +101,8 @@ def measured_base(folder: Path) -> int:
     return record.measurement.host_peak_bytes
 
 
-def compare(name: str, record: Record, base: int, peaks: dict[str, Figure]) -> tuple[float, float]:
+def compare(name: str, record: Record, peaks: dict[str, Figure]) -> tuple[float, float]:
     """Prints one line; returns the relative error of memory and predicted over measured time."""
-    from wavefit.plan.memory import BASE_BYTES
-
     assert record.measurement is not None
     assert record.measurement.host_peak_bytes is not None
     device = msgspec.structs.replace(record.device, peaks=peaks)
@@ -111,8 +110,7 @@ def compare(name: str, record: Record, base: int, peaks: dict[str, Figure]) -> t
     assert said is not None
     assert said.peak_bytes is not None
     assert said.total_s is not None
-    measured = record.measurement.host_peak_bytes - base
-    predicted = said.peak_bytes - BASE_BYTES["ort_cpu"]
+    measured, predicted = record.measurement.host_peak_bytes, said.peak_bytes
     latency = record.measurement.scenarios[0].latency.p50_s
     error, ratio = predicted / measured - 1, said.total_s / latency
     print(
@@ -127,56 +125,18 @@ def summary(errors: list[float], ratios: list[float]) -> None:
     sizes = [abs(error) for error in errors]
     print(f"\nmemory: {len(errors)} points, median error {100 * statistics.median(sizes):.1f} %, ", end="")
     print(f"largest over {100 * max(errors):+.1f} %, largest under {100 * min(errors):+.1f} %")
+    if not ratios:
+        return
     print(f"time: predicted / measured, median {statistics.median(ratios):.2f}, ", end="")
     print(f"from {min(ratios):.2f} to {max(ratios):.2f}")
 
 
-def measured_peaks(folder: Path) -> dict[str, Figure]:
-    """What this CPU does: a matrix product and a copy with all threads, and one node of ONNX Runtime."""
-    return {
-        "fp32": Figure(value=_matmul(folder), unit="FLOP/s", source="measured: ONNX Runtime, MatMul of 1024"),
-        "bandwidth": Figure(
-            value=_copy(), unit="B/s", source="measured: numpy copy of 256 MiB, both ways counted"
-        ),
-        "launch_s": Figure(
-            value=_node(folder), unit="s", source="measured: ONNX Runtime, two nodes of 16 elements"
-        ),
-    }
-
-
-def _session(path: Path) -> tuple[object, str]:
-    import onnxruntime as ort
-
-    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return session, session.get_inputs()[0].name
-
-
-def _best(call, times: int) -> float:  # type: ignore[no-untyped-def]
-    best = float("inf")
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-def _matmul(folder: Path) -> float:
-    path = folder / "matmul.onnx"
-    _zoo._kept(path, lambda: _zoo.mlp((1024, 1024)))
-    session, name = _session(path)
-    x = {name: np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)}
-    return 2 * 1024**3 / _best(lambda: session.run(None, x), 20)  # type: ignore[attr-defined]
-
-
-def _copy() -> float:
-    source, target = np.ones(64 << 20, np.float32), np.zeros(64 << 20, np.float32)
-    return 2 * source.nbytes / _best(lambda: np.copyto(target, source), 10)
-
-
-def _node(folder: Path) -> float:
-    session, name = _session(_zoo.tiny(folder))
-    x = {name: np.ones((4, 4), np.float32)}
-    return _best(lambda: session.run(None, x), 200) / 2  # type: ignore[attr-defined]
+def measured_cpu(folder: Path) -> Device:
+    """This CPU with what `wavefit devices --measure` measures of it."""
+    answer = measure(probe()[0], Quiet().say, folder)
+    if not isinstance(answer, Device):
+        sys.exit(f"the CPU could not be measured: {answer.reason}")
+    return answer
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavefit.cli._options import Json, ModelArgument, ShapeOptions, grouped
-from wavefit.errors import RouteError
-from wavefit.schema import Cost, Failure, Model, NodeCost, TensorSpec
+from wavefit.schema import Cost, Model, NodeCost, TensorSpec
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _COSTLIEST = 8  # nodes shown without --nodes
 _TYPES = 12  # operator types shown
-_IN_CHILD = "wavefit.bench.prepare:resolve_model"
-_LONGEST_S = 1800.0  # for an export
 
 
 @grouped
@@ -36,38 +33,17 @@ def command(
     A multiply-add counts as 2 FLOPs. The cost needs a size for every symbolic dimension (--size); without
     one the rest is shown all the same.
     """
+    from wavefit.cli._resolve import resolve_model
     from wavefit.cli._stop import stoppable
     from wavefit.schema import pretty
 
     with stoppable("stopped"), tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
-        found = _resolve(model, shapes.specs(), Path(workdir))
+        found = resolve_model(model, shapes.specs(), Path(workdir))
         costs = _cost(found, batch, shapes.sizes())
     if json:
         typer.echo(pretty({"model": found, "cost": costs}))
     else:
         _show(found, costs, nodes)
-
-
-def _resolve(model: str, inputs: tuple[TensorSpec, ...], workdir: Path) -> Model:
-    """An ONNX file is read here; anything else runs code of others, which may print, hang or exit: in a child.
-
-    Raises:
-        InputError: it cannot be read.
-        RouteError: the child ended without an answer.
-    """
-    from wavefit import child
-    from wavefit.bench.prepare import Resolving
-    from wavefit.cli._progress import TerminalProgress
-    from wavefit.model.source import resolve
-
-    payload = Resolving(model=model, inputs=inputs, folder=str(workdir / "model"))
-    with TerminalProgress() as progress:
-        if Path(model).suffix.lower() == ".onnx":
-            return resolve(model, inputs, workdir, progress.say)
-        answer = child.run(_IN_CHILD, payload, Model, _LONGEST_S, workdir / "tmp", progress.say)
-    if isinstance(answer, Failure):
-        raise RouteError(f"reading {model}: {answer.kind}: {answer.reason}", answer.fix)
-    return answer
 
 
 def _cost(model: Model, batch: int | None, sizes: dict[str, int]) -> Cost | None:

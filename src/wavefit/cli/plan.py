@@ -40,8 +40,8 @@ def command(
 
     Every figure is predicted, and says where the peak that it rests on comes from.
     """
+    from wavefit.cli._resolve import resolve_model
     from wavefit.cli._stop import stoppable
-    from wavefit.cli.inspect import _resolve
     from wavefit.schema import pretty
 
     _check_route(route)
@@ -49,7 +49,7 @@ def command(
     batches = parse_batches(batch) if batch else ()
     where, cpu = find(device)
     with stoppable("stopped"), tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
-        found = _resolve(model, shapes.specs(), Path(workdir))
+        found = resolve_model(model, shapes.specs(), Path(workdir))
         from wavefit.plan.outlook import Question, outlook
         from wavefit.plan.predict import Planner
 

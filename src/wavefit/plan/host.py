@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wavefit.plan.arena import first_run
+from wavefit.plan.arena import first_run, writes_over
 from wavefit.plan.layout import as_run
 from wavefit.plan.liveness import liveness
 from wavefit.plan.trace import Trace
@@ -85,7 +85,7 @@ def host(trace: Trace, weight_bytes: int) -> Host:
         copies=max(reading, heap + mapped),
         heap=heap,
         holes=min(heap, 2 * max(kernels, default=0)),
-        activations=liveness(run, in_place=True, count_inputs=False).peak_bytes,
+        activations=liveness(run, in_place=writes_over(run), count_inputs=False).peak_bytes,
         arena=first_run(run),
         graph=NODE_BYTES * len(trace.steps) + small,
     )

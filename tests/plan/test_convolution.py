@@ -1,0 +1,55 @@
+"""Scratch of convolutions, against what cuDNN 9 asked for on an H200 under PyTorch 2.11 (the allocator's history)."""
+
+from __future__ import annotations
+
+import pytest
+
+from wavefit.plan.convolution import Conv, fft_scratch, run_scratch, search_scratch
+
+MIB = 2**20
+
+
+def conv(images: int, channels: int, made: int, side: int, filters: int, width: int = 4) -> Conv:
+    """With stride 1 and the padding that keeps the plane."""
+    plane = (side, side)
+    return Conv((images, channels, *plane), (made, channels, filters, filters), (images, made, *plane), width)
+
+
+@pytest.mark.parametrize(
+    ("shape", "mib"),
+    [
+        ((1, 3, 64, 224, 3), 98.2683),
+        ((32, 3, 64, 224, 3), 1032.007),
+        ((1, 64, 128, 112, 3), 1048.4062),
+        ((32, 256, 512, 112, 3), 17684.5),
+        ((1, 512, 1024, 56, 3), 16930.5),
+        ((32, 64, 64, 56, 3), 198.1406),
+        ((32, 64, 256, 56, 1), 594.0625),
+        ((32, 256, 128, 56, 1), 1320.125),
+        ((32, 512, 2048, 7, 1), 2344.0),
+        ((1, 512, 512, 7, 3), 586.125),
+    ],
+)
+def test_fp32_is_searched_with_ffts(shape: tuple[int, int, int, int, int], mib: float) -> None:
+    assert search_scratch(conv(*shape)) / MIB == pytest.approx(mib, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "weights", "made"),
+    [
+        ((32, 64, 56, 56), (128, 64, 3, 3), (32, 128, 28, 28)),  # stride 2
+        ((32, 64, 56, 56), (64, 1, 3, 3), (32, 64, 56, 56)),  # one group a channel
+        ((1, 3, 512, 512), (64, 3, 3, 3), (1, 64, 512, 512)),  # a plane past the transform's limit
+        ((1, 3, 512), (64, 3, 3), (1, 64, 512)),  # one dimension
+    ],
+)
+def test_no_fft(given: tuple[int, ...], weights: tuple[int, ...], made: tuple[int, ...]) -> None:
+    assert fft_scratch(Conv(given, weights, made, 4)) == 0
+
+
+@pytest.mark.parametrize(("shape", "mib"), [((32, 64, 128, 112, 3), 147.1406), ((32, 256, 512, 28, 3), 39.0)])
+def test_fp16_copies_to_channels_last(shape: tuple[int, int, int, int, int], mib: float) -> None:
+    one = conv(*shape, 2)
+    assert run_scratch(one) / MIB == pytest.approx(mib, abs=1e-3)
+    assert run_scratch(one._replace(channels_last=True)) == 0
+    assert search_scratch(one) >= run_scratch(one)
