@@ -141,3 +141,9 @@ def test_bytes_that_are_no_text_in_arguments_and_environment(tmp_path: Path) -> 
         environ = {**os.environb, b"HSA_X": b"\xfe", b"XDG_CACHE_HOME": b"/tmp/\xff"}
         done = subprocess.run(command, env=environ, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_log_that_is_not_there_is_not_taken_for_text(shell: Shell) -> None:
+    code, out, err = shell.type("explain", "nosuch.log")
+    assert (code, out) == (2, "")
+    assert "there is no file nosuch.log" in err

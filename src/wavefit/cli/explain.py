@@ -59,6 +59,10 @@ def _text(words: list[str]) -> tuple[str, bool]:
 
     if words and words != ["-"]:
         path = Path(words[0])
+        if len(words) == 1 and _names_a_log(words[0]) and not _is_file(path):
+            raise InputError(
+                f"there is no file {words[0]}", "give a log that is there, or the text in quotes"
+            )
         if len(words) > 1 or len(words[0]) > 4096 or "\n" in words[0] or not _is_file(path):
             return encodable(" ".join(words)), False
         with path.open("rb") as file:
@@ -70,6 +74,11 @@ def _text(words: list[str]) -> tuple[str, bool]:
         )
     data, cut = read(sys.stdin.buffer)
     return decode(data), cut
+
+
+def _names_a_log(word: str) -> bool:
+    """Whether one word is meant as a file: no message of an error ends so."""
+    return " " not in word and word.endswith((".log", ".txt"))
 
 
 def _is_file(path: Path) -> bool:
