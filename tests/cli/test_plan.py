@@ -89,3 +89,12 @@ def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
     done = wavefit(tmp_path / "none.onnx", "--device", "cpu")
     assert done.returncode == 2
     assert "none.onnx" in done.stderr
+
+
+def test_the_memory_of_an_apu_that_is_not_here_can_be_given(net: Path) -> None:
+    unknown = wavefit(net, "--device", "gfx1103")
+    assert "largest batch   unknown" in unknown.stdout
+    given = wavefit(net, "--device", "gfx1103", "--memory", "8")
+    assert given.returncode == 0, given.stderr
+    assert "8,192.0MiB: total GTT of the GPU (--memory)" in given.stdout
+    assert "largest batch   unknown" not in given.stdout

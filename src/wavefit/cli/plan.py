@@ -34,6 +34,12 @@ def command(
     route: Annotated[
         str | None, typer.Option(help="The route whose memory is predicted [default: ort_cpu or torch_gpu].")
     ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB", min=0.1, help="What the device may use, where that is not known or differs."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Predict memory, transfer and time of a model on a device; nothing is run.
@@ -42,12 +48,15 @@ def command(
     """
     from wavefit.cli._resolve import resolve_model
     from wavefit.cli._stop import stoppable
+    from wavefit.plan.batch import with_memory
     from wavefit.schema import pretty
 
     _check_route(route)
     precisions: tuple[Precision, ...] = choices("--precision", precision, Precision)
     batches = parse_batches(batch) if batch else ()
     where, cpu = find(device)
+    if memory is not None:
+        where, cpu = with_memory(where, memory), None
     with stoppable("stopped"), tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
         found = resolve_model(model, shapes.specs(), Path(workdir))
         from wavefit.plan.outlook import Question, outlook

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from wavefit.schema import Device, Pool, Struct
 
 RESERVE_BYTES = 512 << 20  # of shared memory left to the system and its other programs: an assumption
@@ -15,6 +17,12 @@ class Budget(Struct, frozen=True, kw_only=True):
 
     bytes: int | None
     source: str
+
+
+def with_memory(device: Device, gib: float) -> Device:
+    """The device with that much memory for compute, as the user says: GTT or carve-out where it is integrated."""
+    name = "ram" if device.kind == "cpu" else "gtt" if device.integrated else "vram"
+    return replace(device, memory=(Pool(name=name, total_bytes=int(gib * 2**30), source="--memory"),))
 
 
 def budget(device: Device, cpu: Device | None) -> Budget:
