@@ -89,3 +89,10 @@ def _as_code() -> str:
     from wavefit.schema import encode
 
     return f"__import__('wavefit.schema').schema.decode({encode(MODEL)!r}, __import__('wavefit.schema').schema.Model)"
+
+
+def test_the_cpu_is_in_the_table_whatever_precision_is_asked_for() -> None:
+    pytest.importorskip("onnxruntime")
+    answers = routes.get("ort_cpu").plans([CPU], MODEL, Request(precisions=("fp16",)))
+    assert [answer.precision for answer in answers if isinstance(answer, Plan)] == ["fp32"]
+    assert ["fp16" in answer.reason for answer in answers if isinstance(answer, Unsupported)] == [True]

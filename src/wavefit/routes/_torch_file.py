@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def read(path: Path) -> Any:
         raise RouteError(error.what, error.fix) from error
     here = torch.__version__
     what = f"PyTorch {here} cannot load {path.name}, written by PyTorch {written_by(path) or '?'}"
-    with translated(what, f"export the model again with PyTorch {here}"):
+    with translated(what, f"export the model again with PyTorch {here}"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given buffer is not writable")  # PyTorch copies from it only
         return torch.export.load(path)
 
 

@@ -14,22 +14,20 @@ _NAME = "ort_cpu"
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
+    """fp32 whatever precisions were asked for: the CPU is always in the table, as what the others are held against."""
     cpu = next((device for device in devices if device.kind == "cpu"), None)
     if cpu is None:
         return [Unsupported(route=_NAME, reason="the CPU was not asked for", fix="add --device cpu")]
     if not _ort.installed():  # every build of ONNX Runtime has the CPU provider
         return [_refuse("ONNX Runtime is not installed", "pip install 'wavefit[cpu]'")]
-    return [_plan(cpu, model, request, precision) for precision in request.precisions]
-
-
-def _plan(cpu: Device, model: Model, request: Request, precision: str) -> Plan | Unsupported:
-    if precision != "fp32":
-        # It has hardly any fp16 or bf16 kernels: it inserts casts and runs the graph in fp32.
-        return _refuse(
-            f"ONNX Runtime's CPU provider would run {precision} in fp32", "use --precision fp32 on the CPU"
-        )
     batch = request.batches[0]
-    return Plan(route=_NAME, device=cpu.id, batch=batch, shapes=bind(model, batch, request.sizes))
+    plan = Plan(route=_NAME, device=cpu.id, batch=batch, shapes=bind(model, batch, request.sizes))
+    # It has hardly any fp16 or bf16 kernels: it inserts casts and runs the graph in fp32.
+    others = [precision for precision in request.precisions if precision != "fp32"]
+    return [
+        plan,
+        *(_refuse(f"the CPU provider would run {each} in fp32", "see its fp32 plan") for each in others),
+    ]
 
 
 def _refuse(reason: str, fix: str) -> Unsupported:
