@@ -63,7 +63,7 @@ BAD_BUNDLES: list[tuple[str, Change, str]] = [
     ("torn records", torn, "records.jsonl was changed"),
     ("half packed", half_packed, "unfinished: records.jsonl is not what bundle.json names"),
     ("unfinished", unfinished, "b.wavefit is unfinished"),
-    ("no bundle", lambda b: shutil.rmtree(b), "b.wavefit is no bundle"),
+    ("no bundle", lambda b: shutil.rmtree(b), "b.wavefit does not exist"),
 ]
 
 
