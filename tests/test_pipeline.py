@@ -12,7 +12,7 @@ import wavefit
 from wavefit.bundle.read import load_bundle
 from wavefit.errors import InputError, RouteError
 from wavefit.pipeline import Order, bench, optimize, select, settle
-from wavefit.schema import Data, Load, Record, Request
+from wavefit.schema import Constraints, Data, Load, Record, Request
 
 QUICK = Load(duration_s=0.2)
 
@@ -230,3 +230,19 @@ def test_what_an_earlier_run_measured_of_the_same_model_is_kept(model: Path, tmp
     notes = Notes()
     optimize(order(model, folder, batches=(4,)), notes)
     assert notes.records == [("ort_cpu fp32 batch 4", True)]
+
+
+def test_records_of_a_run_that_picks_nothing_wait_for_the_next_without_the_bulk(
+    model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "net.wavefit"
+    first, _ = optimize(order(model, folder), Notes())
+    strict = Constraints(max_latency_s=1e-9)
+    bundle, _ = optimize(order(model, folder, batches=(2,), constraints=strict), Notes())
+    assert bundle.choice.pick is None
+    assert load_bundle(folder)[0] == first
+    assert {path.name for path in (folder / ".work").iterdir()} == {"lock", "records.jsonl"}
+    notes = Notes()
+    optimize(order(model, folder, batches=(2,)), notes)
+    assert notes.records == [("ort_cpu fp32 batch 2", True)]
+    assert not (folder / ".work").exists()

@@ -120,6 +120,7 @@ def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundl
     choice = choose(tried.records, tried.refusals, tried.request)
     draft = _draft(order, tried, choice)
     if choice.pick is None and is_bundle(journal.folder):
+        journal.shed()
         sentence = f"{choice.sentence} {journal.folder} stays as it was."
         return replace(draft, choice=replace(choice, sentence=sentence)), tried.records
     progress.say("packing the bundle")

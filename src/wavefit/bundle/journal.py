@@ -85,6 +85,12 @@ class Journal:
             if record.key not in keys and record.model.sha256 in models and record.passed
         ]
 
+    def shed(self) -> None:
+        """Removes the exported model and the reference, which are big; the records stay for the next run."""
+        for path in self.work.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+
     def append(self, record: Record) -> None:
         """Writes one record and waits until it is on the disk."""
         self._records[record.key] = record
