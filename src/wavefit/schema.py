@@ -160,6 +160,60 @@ class Model(Struct, frozen=True, kw_only=True):
     external: tuple[str, ...] = ()  # external data files, relative to the model's folder
     source: str | None = None  # what the user gave, where that was not this file: "package.module:factory"
     exported_program: str | None = None  # absolute path of the .pt2 beside it, where the source was PyTorch
+    precision: Precision = (
+        "fp32"  # that the file itself computes in: fp16 or bf16 weights, int8 QuantizeLinear pairs
+    )
+
+
+# ---- Variant --------------------------------------------------------------------------------------------------------
+
+
+class KeptNode(Struct, frozen=True, kw_only=True):
+    """A node that a variant keeps above its precision, and why."""
+
+    node: str
+    op: str
+    precision: Precision  # that it is kept in
+    reason: str  # one clause: "its output reaches 1.3e+05, and half ends at 65504"
+    figures: dict[str, float] = {}  # the numbers behind it: "max_abs"
+
+
+class Scaled(Struct, frozen=True, kw_only=True):
+    """A stretch of the graph that runs on smaller or larger numbers, and is scaled back after it."""
+
+    nodes: tuple[str, ...]
+    factor: float  # a power of two
+    reason: str
+
+
+class Sensitivity(Struct, frozen=True, kw_only=True):
+    """How far the outputs move when only this node is lowered."""
+
+    node: str
+    op: str
+    error: float  # relative L2 of the outputs
+
+
+class Variant(Struct, frozen=True, kw_only=True):
+    """A model in a lower precision, as a file of its own, and how it came to be."""
+
+    key: str  # of the model, the data and what was asked for: the same key is not searched again
+    name: str  # "fp16", "int8", "int8-2": unique in a bundle
+    precision: Precision  # the lowest that it computes in
+    model: Model  # the file
+    target: str  # what it is made for: "any", "cpu u8s8", "migraphx s8s8"
+    nodes: dict[str, int] = {}  # nodes that compute on floats, by precision
+    kept: tuple[KeptNode, ...] = ()
+    scaled: tuple[Scaled, ...] = ()
+    recipe: dict[
+        str, str | int | float | bool
+    ] = {}  # "calibration": "percentile 99.99", "equalisation": True
+    sensitivity: tuple[Sensitivity, ...] = ()
+    error: float | None = None  # relative L2 of the outputs on held-out data, emulated on the CPU
+    task: TaskMetric | None = None  # on held-out data, emulated on the CPU
+    evaluations: int = 0  # emulated runs of the whole data that the search took
+    search_s: float = 0.0
+    notes: tuple[str, ...] = ()  # what people should know: "calibrated on 12 items, which is few"
 
 
 # ---- Plan -----------------------------------------------------------------------------------------------------------
@@ -182,6 +236,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     route: str
     device: str  # Device.id
     precision: Precision = "fp32"
+    variant: str | None = None  # Variant.name of the file that is run; None: the model's own
     batch: int = 1
     shapes: dict[str, tuple[int, ...]]  # every input's concrete shape at this batch
     options: dict[str, str | int | float | bool] = {}
@@ -192,7 +247,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     def series(self) -> str:
         """What stays the same over a batch sweep, for people: "torch_gpu fp16 mode=graph"."""
         options = " ".join(f"{name}={value}" for name, value in sorted(self.options.items()))
-        return " ".join(part for part in (self.route, self.precision, options) if part)
+        file = f"file={self.variant}" if self.variant else ""
+        return " ".join(part for part in (self.route, self.precision, file, options) if part)
 
     @property
     def label(self) -> str:
@@ -459,6 +515,7 @@ class Request(Struct, frozen=True, kw_only=True):
     price_per_hour: float | None = None  # any currency; with objective "cost"
     constraints: Constraints = Constraints()
     precisions: tuple[Precision, ...] = ("fp32",)
+    mixed: bool = False  # assignments of several precisions to one model's nodes are searched as well
     batches: tuple[int, ...] = (1,)  # ascending
     sizes: dict[str, int] = {}  # sizes of symbolic dimensions other than the batch
     routes: tuple[str, ...] = ()  # empty: all
@@ -544,6 +601,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
     refusals: tuple[Unsupported, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     devices: tuple[Device, ...] = ()  # every device that was asked for, also those that no plan could use
+    variants: tuple[Variant, ...] = ()
     files: dict[str, str]  # path in the folder, with "/" -> SHA-256
 
 
