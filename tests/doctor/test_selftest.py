@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from fakes import software
+from fakes import linux, software
 
 import wavefit.cli
 from wavefit.device import runtimes
@@ -93,10 +93,16 @@ def test_what_is_tried_follows_from_what_is_here(tmp_path: Path) -> None:
         ("opencl", False),
     ]
     wrong = software.machine(tmp_path / "cuda", packages=packages, installed={"torch": software.CUDA})
-    assert [order.runtime for order in selftests.orders(wrong)] == ["opencl"], "a CUDA build is not tried"
+    assert [order.runtime for order in selftests.orders(wrong)] == ["hip", "opencl"], "no CUDA build"
     more = {"onnxruntime-migraphx": "1.27.1"}
     right = software.machine(tmp_path / "rocm", packages=more, installed={"torch": software.ROCM})
-    assert [order.provider for order in selftests.orders(right)] == ["", "MIGraphXExecutionProvider"]
+    assert [order.provider for order in selftests.orders(right)] == ["", "", "MIGraphXExecutionProvider"]
+
+
+def test_hip_is_not_tried_where_the_compute_driver_leaves_every_gpu_out(tmp_path: Path) -> None:
+    """kernel_version tells that; a HIP that sees nothing would say it again."""
+    linux.without_compute(linux.healthy(tmp_path))
+    assert [order.runtime for order in selftests.orders(linux.machine(tmp_path))] == ["numpy"]
 
 
 def test_nothing_runs_for_a_recorded_machine(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ _WINDOWS = ("amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll")
 def ask(payload: Question, say: Reporter) -> Seen:
     """The GPUs that HIP sees, in its order; nothing where there is no HIP."""
     say.stage("load HIP")
-    library, why = _load(payload.library)
+    library, why = load(payload.library)
     if library is None:
         return Seen(runtime="hip", note=why)
     say.stage("ask HIP")
@@ -39,12 +39,12 @@ def ask(payload: Question, say: Reporter) -> Seen:
     count = ctypes.c_int(0)
     code = library.hipGetDeviceCount(ctypes.byref(count))
     if code:
-        return Seen(runtime="hip", version=version, note=_error(library, "hipGetDeviceCount", code))
+        return Seen(runtime="hip", version=version, note=error(library, "hipGetDeviceCount", code))
     devices = tuple(_device(library, index, version) for index in range(count.value))
     return Seen(runtime="hip", version=version, devices=devices)
 
 
-def _load(path: str | None) -> tuple[ctypes.CDLL | None, str | None]:
+def load(path: str | None) -> tuple[ctypes.CDLL | None, str | None]:
     """The library, or why one that is there does not load; neither where there is none."""
     why = None
     for name in (path,) if path else _candidates():
@@ -80,24 +80,24 @@ def _version(library: ctypes.CDLL) -> str | None:
     return f"{number.value // 10_000_000}.{number.value // 100_000 % 100}.{number.value % 100_000}"
 
 
-def _error(library: ctypes.CDLL, call: str, code: int) -> str:
+def error(library: ctypes.CDLL, call: str, code: int) -> str:
     library.hipGetErrorString.restype = ctypes.c_char_p
     text = library.hipGetErrorString(code)
     return f"{call}: {text.decode(errors='replace') if text else 'error'} ({code})"
 
 
 def _device(library: ctypes.CDLL, index: int, version: str | None) -> Device:
-    gfx = _gfx(library, index)
+    target = gfx(library, index)
     integrated = _attribute(library, _INTEGRATED, index)
     return Device(
         id="",
         kind="gpu",
         vendor="amd",
         name=_name(library, index),
-        gfx=gfx,
+        gfx=target,
         integrated=None if integrated is None else bool(integrated),
         pci_address=_pci_address(library, index),
-        compute_units=compute_units(gfx, _attribute(library, _MULTIPROCESSORS, index)),
+        compute_units=compute_units(target, _attribute(library, _MULTIPROCESSORS, index)),
         memory=_memory(library, index),
         runtimes=(Runtime(name="hip", version=version, index=index, note=_renumbered()),),
     )
@@ -143,7 +143,7 @@ def _pci_address(library: ctypes.CDLL, index: int) -> str | None:
     return text.value.decode(errors="replace").lower() or None
 
 
-def _gfx(library: ctypes.CDLL, index: int) -> str | None:
+def gfx(library: ctypes.CDLL, index: int) -> str | None:
     """gcnArchName, "gfx90a:sramecc+:xnack-", found in the properties by its look, whatever their layout."""
     call = getattr(library, "hipGetDevicePropertiesR0600", None) or library.hipGetDeviceProperties
     properties = ctypes.create_string_buffer(_PROPERTIES_BYTES)

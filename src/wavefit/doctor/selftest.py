@@ -18,10 +18,11 @@ from wavefit.schema import Failure, Struct
 if TYPE_CHECKING:
     import numpy as np
 
-Runtime = Literal["numpy", "onnxruntime", "opencl", "torch"]
+Runtime = Literal["numpy", "onnxruntime", "opencl", "torch", "hip"]
 
 DEADLINE_S = 120.0
 SECOND_COPY = "second copy back"
+COMPILE = "compile with hiprtc"
 SIZE = 256
 LARGEST_ERROR = 1e-5
 """Relative L2 error against float64. A sum of 256 products in fp32 is right to about 1e-6; TF32 gives 3e-4."""
@@ -42,6 +43,8 @@ class Order(Struct, frozen=True, kw_only=True):
     runtime: Runtime
     provider: str = ""  # ONNX Runtime's
     gpu: bool = True  # on GPUs; else on the CPU
+    library: str | None = None  # HIP's, where it is not the one found by itself
+    compute: bool = True  # else copies alone: for HIP, whose compiler may end the process
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -50,12 +53,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     device: str
     error: float  # relative L2, against float64
     same: bool  # both copies back are equal
+    computed: bool = True  # else a matrix was copied there and back, and not multiplied
 
 
 class Tested(Struct, frozen=True, kw_only=True):
     """The devices that were tried; none where the runtime sees none."""
 
     outcomes: tuple[Outcome, ...] = ()
+    absent: bool = False  # the runtime is not installed
 
 
 def run(order: Order, deadline_s: float = DEADLINE_S) -> Tested | Failure:
@@ -65,7 +70,8 @@ def run(order: Order, deadline_s: float = DEADLINE_S) -> Tested | Failure:
         return child.run(function, order, Tested, deadline_s, Path(folder), lambda text: None)
 
 
-def _matrices() -> tuple[np.ndarray, np.ndarray]:
+def matrices() -> tuple[np.ndarray, np.ndarray]:
+    """The two factors, float32 [SIZE, SIZE]."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -73,10 +79,11 @@ def _matrices() -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-def _outcome(device: str, first: np.ndarray, second: np.ndarray) -> Outcome:
+def outcome(device: str, first: np.ndarray, second: np.ndarray) -> Outcome:
+    """What two copies of the product say of a device."""
     import numpy as np
 
-    a, b = (matrix.astype(np.float64) for matrix in _matrices())
+    a, b = (matrix.astype(np.float64) for matrix in matrices())
     right = a @ b
     error = float(np.linalg.norm(first - right) / np.linalg.norm(right))
     return Outcome(
@@ -84,13 +91,19 @@ def _outcome(device: str, first: np.ndarray, second: np.ndarray) -> Outcome:
     )
 
 
+def _hip(payload: Order, say: Reporter) -> Tested:
+    from wavefit.doctor import selftest_hip
+
+    return selftest_hip.run(payload, say)
+
+
 def _numpy(payload: Order, say: Reporter) -> Tested:
     import numpy as np
 
-    a, b = _matrices()
+    a, b = matrices()
     say.stage("matmul")
     product = a @ b
-    return Tested(outcomes=(_outcome(f"CPU, NumPy {np.__version__}", product, product.copy()),))
+    return Tested(outcomes=(outcome(f"CPU, NumPy {np.__version__}", product, product.copy()),))
 
 
 def _torch(payload: Order, say: Reporter) -> Tested:
@@ -106,7 +119,7 @@ def _torch_on(torch: Any, kind: str, say: Reporter) -> Outcome:
     name = torch.cuda.get_device_name(kind) if kind != "cpu" else f"CPU, PyTorch {torch.__version__}"
     try:
         say.stage("allocate and copy")
-        a, b = (torch.from_numpy(matrix).to(kind) for matrix in _matrices())
+        a, b = (torch.from_numpy(matrix).to(kind) for matrix in matrices())
         say.stage("matmul")
         product = torch.matmul(a, b)
         if kind != "cpu":
@@ -117,7 +130,7 @@ def _torch_on(torch: Any, kind: str, say: Reporter) -> Outcome:
         second = product.cpu().numpy().copy()
     except RuntimeError as error:
         raise RouteError(f"{name}: {_first_line(error)}") from error
-    return _outcome(name, first, second)
+    return outcome(name, first, second)
 
 
 def _opencl(payload: Order, say: Reporter) -> Tested:
@@ -146,7 +159,7 @@ def _devices(cl: Any, platform: Any, kind: int) -> list[Any]:
 def _opencl_on(cl: Any, device: Any, say: Reporter) -> Outcome:
     import numpy as np
 
-    a, b = _matrices()
+    a, b = matrices()
     say.stage("allocate and copy")
     context = cl.Context([device])
     commands = cl.CommandQueue(context)
@@ -163,7 +176,7 @@ def _opencl_on(cl: Any, device: Any, say: Reporter) -> Outcome:
     cl.enqueue_copy(commands, first, output)
     say.stage(SECOND_COPY)
     cl.enqueue_copy(commands, second, output)
-    return _outcome(f"{device.name.strip()} ({device.platform.name})", first, second)
+    return outcome(f"{device.name.strip()} ({device.platform.name})", first, second)
 
 
 def _onnxruntime(payload: Order, say: Reporter) -> Tested:
@@ -174,7 +187,7 @@ def _onnxruntime(payload: Order, say: Reporter) -> Tested:
     # ONNX Runtime's errors have no base class of their own.
     own = (each for each in vars(state).values() if isinstance(each, type) and issubclass(each, Exception))
     errors: tuple[type[BaseException], ...] = (RuntimeError, *own)
-    a, b = _matrices()
+    a, b = matrices()
     say.stage("open")
     try:
         session = _session(ort, payload)
@@ -186,7 +199,7 @@ def _onnxruntime(payload: Order, say: Reporter) -> Tested:
         second = session.run(None, {"a": a, "b": b})[0]
     except errors as error:
         raise RouteError(_first_line(error)) from error
-    return Tested(outcomes=(_outcome(f"{payload.provider}, {ort.__version__}", first, second),))
+    return Tested(outcomes=(outcome(f"{payload.provider}, {ort.__version__}", first, second),))
 
 
 def _session(ort: Any, order: Order) -> Any:
