@@ -199,3 +199,20 @@ def test_the_real_hips_errors_without_a_gpu(call: str, said: str) -> None:
         pytest.skip("a GPU is here")
     assert done.stdout.startswith(said), done
     assert done.stdout.rstrip().endswith(")")
+
+
+@pytest.mark.parametrize(("target", "machine"), [("gfx1030", 0x36), ("gfx90a", 0x3F)])
+def test_the_real_compiler_makes_the_kernel_without_a_gpu(target: str, machine: int) -> None:
+    """An ELF file for AMD GPUs whose e_flags name the target. Source: LLVM, AMDGPUUsage, "EF_AMDGPU_MACH"."""
+    code = (
+        "import ctypes, sys; from wavefit.doctor.selftest_hip import Runtime, compile_kernel\n"
+        f"compiler = Runtime(ctypes.CDLL({debian()!r})).compiler()\n"
+        f"if compiler is not None: sys.stdout.buffer.write(compile_kernel(compiler, {target!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    if not done.stdout and not done.returncode:
+        pytest.skip("no hiprtc is installed")
+    assert done.stdout[:4] == b"\x7fELF", done
+    assert int.from_bytes(done.stdout[18:20], "little") == 224  # EM_AMDGPU
+    assert done.stdout[48] == machine
+    assert b"multiply.kd" in done.stdout, "the kernel's descriptor"
