@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from wavefit.device.versions import versions
-from wavefit.doctor import kernel
+from wavefit.doctor import kernel, rocm_kernels
 from wavefit.doctor.container import container
 from wavefit.doctor.installed import webgpu
 from wavefit.doctor.machine import Machine
+from wavefit.doctor.rocm_kernels import Verdict
 from wavefit.schema import Device, Finding, Fix
 
 # Messages of amdgpu_amdkfd_device_probe() and, later, kgd2kfd_probe(): drivers/gpu/drm/amd/amdkfd/kfd_device.c.
 _NOT_SUPPORTED = r"(kfd not supported on this asic|not supported in kfd)"
 _ATOMICS = r"pci rejects atomics"
 
+_NEWER = Fix(
+    command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
+    why="on Ubuntu 24.04; or any newer kernel",
+)
+_MATRIX = "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
+
 # Kernels from which on a target is said to be stable for compute, where amdgpu is the kernel's own.
-# gfx1151: github.com/kyuz0/amd-strix-halo-toolboxes, README, "Stable Configuration" (a bug below 6.18.4).
+# gfx1151: github.com/kyuz0/amd-strix-halo-toolboxes, README, "Stable Configuration" (a bug below 6.18.4); AMD, "Strix
+# Halo system optimization": 6.18.4 or later outside Ubuntu, whose own kernels have the mend.
 _STABLE_FROM = {"gfx1151": (6, 18, 4)}
 
 
@@ -30,7 +38,8 @@ def check(machine: Machine) -> list[Finding]:
             continue
         listed = kernel.computes(machine, gpu)
         if listed:
-            findings.append(_listed(machine, gpu))
+            finding = _listed(machine, gpu)
+            findings += [finding] if finding not in findings else []  # of several alike cards, one note
         elif listed is False and container(machine) is None:
             findings += _left_out(machine, gpu)
     return findings
@@ -38,27 +47,49 @@ def check(machine: Machine) -> list[Finding]:
 
 def _listed(machine: Machine, gpu: Device) -> Finding:
     release = kernel.release(machine)
-    running, own = kernel.version(release), "amdgpu" not in versions(machine.root)
-    wanted = _STABLE_FROM.get(gpu.gfx or "")
-    if own and running is not None and wanted is not None and running < wanted:
+    evidence = ["/sys/class/kfd/kfd/topology lists it"]
+    named = rocm_kernels.verdict(machine, gpu)
+    if named is not None and named.fits == "inside":
+        evidence.append(f"AMD names it for ROCm {named.rocm} on {named.os}: {_range(named)}")
+    elif (wanted := _unstable(machine, gpu)) is not None:
         return _finding(
             "note",
             f"kernel {release} may be unstable with {gpu.gfx} in compute",
             evidence=("/proc/sys/kernel/osrelease", "amdgpu is the kernel's own"),
             cause=f"compute hangs were mended in Linux {'.'.join(map(str, wanted))}",
-            fixes=(
-                Fix(
-                    command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
-                    why="or any newer kernel",
-                ),
-            ),
+            fixes=(_NEWER,),
             verify="uname -r",
         )
+    elif named is not None:
+        return _not_named(release, named, evidence)
     return _finding(
         "ok",
         f"kernel {release or 'of unknown version'} offers {kernel.called(gpu)} for compute",
-        evidence=("/sys/class/kfd/kfd/topology lists it",),
+        evidence=tuple(evidence),
     )
+
+
+def _unstable(machine: Machine, gpu: Device) -> tuple[int, int, int] | None:
+    """The kernel from which on a target is stable, where this one is older and amdgpu is its own."""
+    running, wanted = kernel.version(kernel.release(machine)), _STABLE_FROM.get(gpu.gfx or "")
+    if running is None or wanted is None or running >= wanted or "amdgpu" in versions(machine.root):
+        return None
+    return wanted
+
+
+def _not_named(release: str | None, named: Verdict, evidence: list[str]) -> Finding:
+    return _finding(
+        "note",
+        f"kernel {release} is {named.fits} than those that AMD names for ROCm {named.rocm} on {named.os}",
+        evidence=(*evidence, f"AMD names {_range(named)}: {named.source}"),
+        cause="AMD has not tried this pair; it often works, and the self-tests below show whether it does here",
+        fixes=(Fix(command=f"xdg-open {_MATRIX}", why="which ROCm and kernel go together"),),
+        verify="uname -r",
+    )
+
+
+def _range(named: Verdict) -> str:
+    return f"Linux {named.lowest}" + ("" if named.lowest == named.highest else f" to {named.highest}")
 
 
 def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
@@ -92,10 +123,7 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
             fixes=(
                 Fix(command="sudo dmesg | grep -iE 'kfd|amdgpu'", why="says why it was left out", safe=True),
                 Fix(command="grep HSA_AMD= /boot/config-$(uname -r)", why="should say y", safe=True),
-                Fix(
-                    command="sudo apt install linux-generic-hwe-24.04 && sudo reboot",
-                    why="a newer kernel, on Ubuntu",
-                ),
+                _NEWER,
             ),
             verify="grep gfx_target_version /sys/class/kfd/kfd/topology/nodes/*/properties",
         )
