@@ -34,7 +34,7 @@ class Pool(Struct, frozen=True, kw_only=True):
 
     # "ram", "vram" (a card's own, or an APU's carve-out), "gtt" (system memory that the GPU may map)
     # "kfd" (what the compute driver offers: on an APU the carve-out or the GTT), and "hip", "torch" and "opencl" (what
-    # that runtime offers); they overlap, never add them
+    # that runtime offers), and "vis_vram" (the part of a card's own that the CPU reaches); they overlap, never add them
     name: str
     total_bytes: int | None = None
     free_bytes: int | None = None
@@ -48,6 +48,16 @@ class Link(Struct, frozen=True, kw_only=True):
     width: int | None = None
     max_speed_gts: float | None = None
     max_width: int | None = None
+
+
+class Sensors(Struct, frozen=True, kw_only=True):
+    """What a card's sensors say beside its power. None: it has none, or does not tell."""
+
+    power_cap_w: float | None = None  # what its firmware may draw now
+    power_cap_default_w: float | None = None
+    power_cap_max_w: float | None = None
+    fan_rpm: float | None = None  # 0: it stands still
+    fan_max_rpm: float | None = None
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -101,6 +111,7 @@ class Device(Struct, frozen=True, kw_only=True):
     caches: dict[str, int] = {}  # "l2_bytes": 6291456
     memory: tuple[Pool, ...] = ()
     link: Link | None = None
+    sensors: Sensors | None = None
     peaks: dict[str, Figure] = {}  # "fp32", "fp16_matrix", "bandwidth"
     driver: str | None = None
     runtimes: tuple[Runtime, ...] = ()
@@ -262,6 +273,7 @@ class Unsupported(Struct, frozen=True, kw_only=True):
     reason: str
     fix: str
     device: str | None = None
+    precision: Precision | None = None  # that alone is refused; None: the model whatever its precision
 
 
 # ---- Verdict --------------------------------------------------------------------------------------------------------
