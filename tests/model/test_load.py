@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from fakes import models
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from wavefit.model.load import load
 from wavefit.schema import TensorSpec
@@ -128,3 +128,40 @@ def test_every_light_model_of_the_onnx_package_loads() -> None:
     loaded = [load(path) for path in sorted(folder.glob("light_*.onnx"))]
     assert len(loaded) >= 9
     assert all(model.inputs[0].shape is not None and len(model.inputs[0].shape) == 4 for model in loaded)
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [(np.float32, "fp32"), (np.float16, "fp16"), (np.float64, "fp32")],
+)
+def test_a_files_precision_is_that_of_its_weights(tmp_path: Path, kind: type, precision: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", element, (1, 2))],
+        [helper.make_tensor_value_info("y", element, (1, 3))],
+        [numpy_helper.from_array(np.ones((2, 3), kind), "w")],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert load(path).precision == precision
+
+
+def test_a_file_that_quantises_is_int8(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", 1, (1, 2))],
+        [helper.make_tensor_value_info("y", 1, (1, 2))],
+        [
+            numpy_helper.from_array(np.float32(0.1), "s"),
+            numpy_helper.from_array(np.uint8(128), "z"),
+        ],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert load(path).precision == "int8"

@@ -162,12 +162,29 @@ def test_closing_twice_is_harmless(model: Model, tmp_path: Path) -> None:
         session.run({})
 
 
-def test_the_cpu_route_refuses_precisions_that_it_would_run_in_fp32(model: Model) -> None:
+def test_the_cpu_route_refuses_precisions_that_the_file_is_not_in(model: Model) -> None:
     answers = ort_cpu.plans([CPU], model, Request(precisions=("fp32", "fp16", "bf16", "int8")))
     assert [type(answer) for answer in answers] == [Plan, Unsupported, Unsupported, Unsupported]
     for precision, answer in zip(("fp16", "bf16", "int8"), answers[1:], strict=True):
         assert isinstance(answer, Unsupported)
-        assert f"{precision} in fp32" in answer.reason
+        assert answer.precision == precision
+        assert f"no switch to {precision}" in answer.reason
+
+
+def test_the_cpu_route_says_that_it_computes_a_file_in_half_in_fp32(model: Model) -> None:
+    (plan,) = ort_cpu.plans(
+        [CPU], msgspec.structs.replace(model, precision="fp16"), Request(precisions=("fp16",))
+    )
+    assert isinstance(plan, Plan)
+    assert plan.label == "ort_cpu fp16 compute=fp32 batch 1"
+
+
+def test_the_cpu_route_runs_a_quantised_file_in_int8(model: Model) -> None:
+    (plan,) = ort_cpu.plans(
+        [CPU], msgspec.structs.replace(model, precision="int8"), Request(precisions=("int8",))
+    )
+    assert isinstance(plan, Plan)
+    assert plan.label == "ort_cpu int8 batch 1"
 
 
 def test_the_cpu_route_says_when_the_cpu_was_not_asked_for(model: Model) -> None:

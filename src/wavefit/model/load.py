@@ -12,9 +12,11 @@ from wavefit.errors import InputError
 from wavefit.model import graph as walk
 from wavefit.model.formats import check_file
 from wavefit.model.shapes import batch_dim, dynamic_dims
-from wavefit.schema import Model
+from wavefit.schema import Model, Precision
 
 _NOT_PARAMETERS = ("int64", "bool", "string")  # shapes, indices, axes
+_FLOATS: dict[int, Precision] = {1: "fp32", 10: "fp16", 16: "bf16"}  # onnx.TensorProto.DataType
+_QUANTIZING = {"QuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"}
 _LONGEST = 300  # characters quoted from another program's message
 
 
@@ -85,6 +87,7 @@ def _load(path: Path, proto: Any) -> Model:
         dynamic=dynamic_dims(inputs),
         batch=batch_dim(inputs),
         external=external,
+        precision=precision_of(proto),
     )
 
 
@@ -128,6 +131,20 @@ def _weigh(proto: Any) -> tuple[int, int]:
         if tensors.TYPES[tensor.data_type][0] not in _NOT_PARAMETERS:
             parameters += math.prod(tensor.dims)
     return parameters, weight_bytes
+
+
+def precision_of(proto: Any) -> Precision:
+    """What a file computes in: int8 where it quantizes, else the type of most of its float weights (inputs if none)."""
+    kinds = {node.op_type for node in walk.nodes(proto.graph)}
+    if kinds & _QUANTIZING:
+        return "int8"
+    elements: Counter[int] = Counter()
+    for tensor, _, _ in walk.stored(proto):
+        elements[tensor.data_type] += math.prod(tensor.dims)
+    for value in proto.graph.input:
+        elements[value.type.tensor_type.elem_type] += 0
+    floats = {kind: elements[number] for number, kind in _FLOATS.items() if number in elements}
+    return max(floats, key=lambda kind: floats[kind], default="fp32")
 
 
 def _sha256(path: Path, external: tuple[str, ...]) -> str:

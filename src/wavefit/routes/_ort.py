@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +14,12 @@ import numpy as np
 
 from wavefit.errors import RouteError
 from wavefit.model.prove import runtime_errors
+from wavefit.model.shapes import bind
 from wavefit.routes._native import NativeOutput, explain, first_line
 from wavefit.routes._packages import installed, version
 from wavefit.routes._profile import read_profile
 from wavefit.routes.session import Arrays, Session
-from wavefit.schema import Model, Placement, TensorSpec
+from wavefit.schema import Device, Model, Placement, Plan, Precision, Request, TensorSpec, Unsupported
 
 __all__ = ["CPU", "OrtSession", "Provider", "installed", "read_profile", "version"]
 
@@ -132,6 +133,36 @@ class OrtSession(Session):
     def _close_impl(self) -> None:
         self._session = None
         self._last_inputs = None
+
+
+def plan(route: str, device: Device, model: Model, request: Request, precision: Precision) -> Plan:
+    """A plan at the first of the request's batches."""
+    batch = request.batches[0]
+    shapes = bind(model, batch, request.sizes)
+    return Plan(route=route, device=device.id, precision=precision, batch=batch, shapes=shapes)
+
+
+def precision_problem(
+    provider: str, model: Model, precision: Precision, files: Collection[Precision]
+) -> Problem | None:
+    """Why a provider without switches, which computes as a file's types say, cannot run a precision.
+
+    Args:
+        files: precisions of files that it computes in themselves.
+    """
+    if precision not in files:
+        return f"{provider} does not compute in {precision}", f"use --precision {' or '.join(files)}"
+    if precision != model.precision:
+        return (
+            f"{provider} runs a file as it is, and this one is {model.precision}",
+            f"give one in {precision}",
+        )
+    return None
+
+
+def refused(route: str, device: Device, problem: Problem, precision: Precision) -> Unsupported:
+    """The refusal of one precision on one device."""
+    return Unsupported(route=route, device=device.id, reason=problem[0], fix=problem[1], precision=precision)
 
 
 def refuse(problem: Problem | None) -> None:

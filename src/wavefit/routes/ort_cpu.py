@@ -1,33 +1,40 @@
-"""ONNX Runtime on the CPU: always in the table, the one to beat."""
+"""ONNX Runtime on the CPU: always in the table, the one to beat.
+
+It runs int8 (Q/DQ) files in int8, and has hardly any fp16 or bf16 kernels: a file of those is computed in fp32, with
+casts put in. Such a plan is labelled with ``compute=fp32``; its answers say nothing of half arithmetic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from wavefit.model.shapes import bind
+from msgspec.structs import replace
+
 from wavefit.routes import _ort
 from wavefit.routes.session import Session
-from wavefit.schema import Device, Model, Plan, Request, Unsupported
+from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
 
 _NAME = "ort_cpu"
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    """fp32 whatever precisions were asked for: the CPU is always in the table, as what the others are held against."""
+    """The file as it is, whatever precisions were asked for: the CPU is what the others are held against."""
     cpu = next((device for device in devices if device.kind == "cpu"), None)
     if cpu is None:
         return [Unsupported(route=_NAME, reason="the CPU was not asked for", fix="add --device cpu")]
     if not _ort.installed():  # every build of ONNX Runtime has the CPU provider
         return [_refuse("ONNX Runtime is not installed", "pip install 'wavefit[cpu]'")]
-    batch = request.batches[0]
-    plan = Plan(route=_NAME, device=cpu.id, batch=batch, shapes=bind(model, batch, request.sizes))
-    # It has hardly any fp16 or bf16 kernels: it inserts casts and runs the graph in fp32.
-    others = [precision for precision in request.precisions if precision != "fp32"]
-    return [
-        plan,
-        *(_refuse(f"the CPU provider would run {each} in fp32", "see its fp32 plan") for each in others),
-    ]
+    plan = _ort.plan(_NAME, cpu, model, request, model.precision)
+    if model.precision in ("fp16", "bf16"):
+        plan = replace(plan, options={"compute": "fp32"})
+    others = [precision for precision in request.precisions if precision != model.precision]
+    return [plan, *(_ort.refused(_NAME, cpu, _no_switch(model, each), each) for each in others)]
+
+
+def _no_switch(model: Model, precision: Precision) -> _ort.Problem:
+    reason = f"the CPU provider has no switch to {precision}: it runs the file as it is, in {model.precision}"
+    return reason, f"give a file in {precision}"
 
 
 def _refuse(reason: str, fix: str) -> Unsupported:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wavefit.model.shapes import bind
 from wavefit.routes import _gpus, _ort, _packages
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
@@ -15,6 +14,7 @@ from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
 _NAME = "ort_directml"
 _PROVIDER = "DmlExecutionProvider"
 _PACKAGE = "onnxruntime-directml"
+_FILES: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
@@ -41,12 +41,10 @@ def _plan(
     device: Device, devices: Sequence[Device], model: Model, request: Request, precision: Precision
 ) -> Plan | Unsupported:
     problem = None if _index(device) is not None else _gpus.hidden(device, devices, "DirectML")
-    if problem is None and precision != "fp32":
-        problem = (f"DirectML has no switch to {precision}", f"export the model in {precision}")
+    problem = problem or _ort.precision_problem("DirectML", model, precision, _FILES)
     if problem:
-        return Unsupported(route=_NAME, device=device.id, reason=problem[0], fix=problem[1])
-    batch = request.batches[0]
-    return Plan(route=_NAME, device=device.id, batch=batch, shapes=bind(model, batch, request.sizes))
+        return _ort.refused(_NAME, device, problem, precision)
+    return _ort.plan(_NAME, device, model, request, precision)
 
 
 def _index(device: Device) -> int | None:

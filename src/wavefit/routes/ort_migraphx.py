@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wavefit.device.probe import probe
-from wavefit.model.shapes import bind
 from wavefit.routes import _ort, _packages, _rocm
 from wavefit.routes._cache import compile_cache
 from wavefit.routes.session import Session
@@ -61,12 +60,10 @@ def _plans_on(device: Device, model: Model, request: Request) -> list[Plan | Uns
 
 
 def _plan(device: Device, model: Model, request: Request, precision: Precision) -> Plan | Unsupported:
-    problem = _precision_problem(device, precision)
+    problem = _precision_problem(device, model, precision)
     if problem:
-        return _refuse(device, *problem)
-    batch = request.batches[0]
-    shapes = bind(model, batch, request.sizes)
-    return Plan(route=_NAME, device=device.id, precision=precision, batch=batch, shapes=shapes)
+        return _ort.refused(_NAME, device, problem, precision)
+    return _ort.plan(_NAME, device, model, request, precision)
 
 
 def _target_problem(gfx: str | None, rocm: str | None) -> _ort.Problem | None:
@@ -86,16 +83,17 @@ def _target_problem(gfx: str | None, rocm: str | None) -> _ort.Problem | None:
     return None
 
 
-def _precision_problem(device: Device, precision: Precision) -> _ort.Problem | None:
-    if precision == "fp32":
-        return None
-    if precision == "int8":
-        return (
-            "MIGraphX's int8 needs a calibration table, which wavefit does not make",
-            "give a model with Q/DQ nodes",
-        )
+def _precision_problem(device: Device, model: Model, precision: Precision) -> _ort.Problem | None:
+    """Why a precision cannot be had, by the file's own types or by a switch of the provider."""
     if precision == "bf16" and device.gfx in _NO_BF16:
         return f"{device.gfx} has no bf16 arithmetic", "use --precision fp16"
+    if precision == model.precision:
+        return None
+    if precision not in _SWITCHES:
+        return (
+            "MIGraphX's switch to int8 needs a calibration table, and wavefit makes Q/DQ nodes instead",
+            "give --data with --precision int8",
+        )
     if not _packages.provider_knows(_LIBRARY, _SWITCHES[precision]):
         found = _packages.version(_PACKAGE)
         return f"{_PACKAGE} {found} has no option {_SWITCHES[precision]}", f"pip install --upgrade {_PACKAGE}"
@@ -128,7 +126,7 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     """MIGraphX compiles for the plan's shapes alone: the session takes no others."""
     _ort.refuse(_setup_problem())
     options = {"device_id": str(_rocm.hip_index(device, probe()))}
-    if plan.precision != "fp32":
+    if plan.precision != model.precision:
         options[_SWITCHES[plan.precision]] = "1"
     if _packages.provider_knows(_LIBRARY, _CACHE_OPTION):
         options[_CACHE_OPTION] = str(_writable_cache(plan, model, device, workdir))

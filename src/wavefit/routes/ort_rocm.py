@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wavefit.device.probe import probe
-from wavefit.model.shapes import bind
 from wavefit.routes import _ort, _packages, _rocm
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
@@ -18,6 +17,7 @@ _LAST_ROCM = (7, 0)  # https://onnxruntime.ai/docs/execution-providers/ROCm-Exec
 _TARGETS = ("gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1200", "gfx1201")
 """What the library of onnxruntime-rocm 1.22.2.post3 holds kernels for (its code objects, read in November 2026)."""
 
+_FILES: tuple[Precision, ...] = ("fp32", "fp16")  # it has no kernels for Q/DQ convolutions
 _INSTEAD = "use --route ort_migraphx (pip uninstall -y onnxruntime-rocm && pip install 'wavefit[migraphx]')"
 
 
@@ -34,12 +34,10 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
 
 def _plan(device: Device, model: Model, request: Request, precision: Precision) -> Plan | Unsupported:
     problem = _target_problem(device.gfx)
-    if problem is None and precision != "fp32":
-        problem = (f"the ROCm provider has no switch to {precision}", "use --route ort_migraphx")
+    problem = problem or _ort.precision_problem("the ROCm provider", model, precision, _FILES)
     if problem:
-        return Unsupported(route=_NAME, device=device.id, reason=problem[0], fix=problem[1])
-    batch = request.batches[0]
-    return Plan(route=_NAME, device=device.id, batch=batch, shapes=bind(model, batch, request.sizes))
+        return _ort.refused(_NAME, device, problem, precision)
+    return _ort.plan(_NAME, device, model, request, precision)
 
 
 def _setup_problem() -> _ort.Problem | None:

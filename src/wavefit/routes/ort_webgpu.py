@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from wavefit.errors import RouteError
-from wavefit.model.shapes import bind
 from wavefit.routes import _gpus, _ort, _packages, _vulkan
 from wavefit.routes.session import Session
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported
@@ -25,6 +24,10 @@ _PLUGIN = "onnxruntime-ep-webgpu"
 _PLUGIN_NEEDS = (1, 23)  # the first with register_execution_provider_library
 _PYTHON_NEEDS = (3, 11)  # neither package has wheels for older ones (PyPI, November 2026)
 _INSTALL = "pip install 'wavefit[webgpu]'"
+_FILES: tuple[Precision, ...] = (
+    "fp32",
+    "fp16",
+)  # that its shaders compute as the file says; int8 has no kernels
 _POWER = "ep.webgpuexecutionprovider.powerPreference"  # ONNX Runtime's webgpu_provider_options.h
 
 
@@ -64,12 +67,10 @@ def _plan(
     device: Device, devices: Sequence[Device], model: Model, request: Request, precision: Precision
 ) -> Plan | Unsupported:
     problem = _gpus.hidden(device, devices, "WebGPU")
-    if problem is None and precision != "fp32":
-        problem = (f"WebGPU has no switch to {precision}", f"export the model in {precision}")
+    problem = problem or _ort.precision_problem("WebGPU", model, precision, _FILES)
     if problem:
-        return Unsupported(route=_NAME, device=device.id, reason=problem[0], fix=problem[1])
-    batch = request.batches[0]
-    return Plan(route=_NAME, device=device.id, batch=batch, shapes=bind(model, batch, request.sizes))
+        return _ort.refused(_NAME, device, problem, precision)
+    return _ort.plan(_NAME, device, model, request, precision)
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
