@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from wavefit.routes._torch_keep import KEPT
+
 _CONVOLUTIONS = tuple(
     getattr(torch.ops.aten, name).default for name in ("conv1d", "conv2d", "conv3d")
 )  # transposed ones keep their channels on another axis of the weight
@@ -36,6 +38,8 @@ def fold(module: torch.fx.GraphModule) -> int:
                 graph.get_attr(names[1]),
                 *convolution.args[3:],
             )
+        if node.meta.get(KEPT):
+            convolution.meta[KEPT] = True
         node.replace_all_uses_with(convolution)
         graph.erase_node(node)
     for node in [node for node in graph.nodes if node.op == "get_attr" and not node.users]:

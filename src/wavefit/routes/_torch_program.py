@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from wavefit.errors import RouteError
-from wavefit.routes import _torch_file
+from wavefit.routes import _torch_file, _torch_keep
 from wavefit.routes._torch_errors import translated
 from wavefit.routes._torch_fold import fold
+from wavefit.routes._torch_move import move
 from wavefit.schema import Model
 
 HALF = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -39,20 +39,44 @@ _VIEWS = frozenset(("t", "transpose", "permute", "view", "reshape", "unsqueeze",
 
 
 class Form(NamedTuple):
-    """In which precision and layout a program runs."""
+    """In which precision and layout a program runs, and which of its nodes stay in fp32 below half precision."""
 
     precision: str = "fp32"
     channels_last: bool = False
+    keep: tuple[str, ...] = ()
 
 
 class Program(NamedTuple):
     """A flat function over tensors on ``device``, and the symbolic shapes that it was exported for."""
 
-    call: Callable[..., tuple[torch.Tensor, ...]]
     module: torch.fx.GraphModule
     device: torch.device
     form: Form
+    types: tuple[torch.dtype, ...]  # of the outputs
+    lowered: tuple[bool, ...]  # inputs that are cast to half first thing
     ranges: dict[Any, Any]  # of the symbols in the placeholders' shapes
+
+    def call(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.call_with(self.module, *inputs)
+
+    def call_with(self, run: Callable[..., Any], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """As :meth:`call`, by another way to run the module."""
+        half = HALF.get(self.form.precision)
+        given = [
+            self._prepared(tensor, half if low else None)
+            for tensor, low in zip(inputs, self.lowered, strict=True)
+        ]
+        if half is None:
+            outputs = run(*given)
+        else:
+            with torch.autocast(self.device.type, dtype=half, cache_enabled=False):
+                outputs = run(*given)
+        return tuple(output.to(kind).contiguous() for output, kind in zip(outputs, self.types, strict=True))
+
+    def _prepared(self, tensor: torch.Tensor, kind: torch.dtype | None) -> torch.Tensor:
+        last = self.form.channels_last and tensor.dim() == 4
+        layout = torch.channels_last if last else torch.preserve_format
+        return tensor.to(kind or tensor.dtype, memory_format=layout)
 
 
 def load(path: Path, model: Model, device: torch.device, form: Form) -> Program:
@@ -64,34 +88,30 @@ def load(path: Path, model: Model, device: torch.device, form: Form) -> Program:
         RouteError: another version of PyTorch wrote the file, it has other inputs or outputs than the model, or
             tensors of it did not go to the device.
     """
-    exported = _moved(_torch_file.read(path), device)
-    with translated(f"PyTorch could not move the model to {device}"):
-        module = _flat(exported).to(device)
+    exported = _torch_file.read(path)
+    half = HALF.get(form.precision)
+    module = _flat(exported, form.keep if half is not None else ())
     _check_interface(module, model)
     module.requires_grad_(False)
     if form.channels_last:
         _change_weights(module, _CONVOLUTIONS, _to_channels_last)
-    if form.precision in HALF:
-        half = HALF[form.precision]
+    if half is not None:
+        _torch_keep.split(module, half, device.type)
         _change_weights(
             module, _LOWERED, lambda weight: weight.to(half) if weight.dtype == torch.float32 else weight
         )
-    check_device(module, device)
-    types = [_torch_type(spec.dtype) for spec in model.outputs]
-    return Program(_function(module, device, form, types), module, device, form, exported.range_constraints)
-
-
-def _moved(exported: Any, device: torch.device) -> Any:
-    """Weights, constants, and the devices that are written into the graph; PyTorch 2.4 can only move the weights."""
-    if importlib.util.find_spec("torch.export.passes") is None:
-        return exported
-    from torch.export.passes import move_to_device_pass
-
+    # Last: on its way the program holds weights twice, which the device would keep until Python collects its cycles.
     with translated(f"PyTorch could not move the model to {device}"):
-        return move_to_device_pass(exported, str(device))
+        move(module, device)
+    check_device(module, device)
+    types = tuple(_torch_type(spec.dtype) for spec in model.outputs)
+    lowered = tuple(
+        half is not None and _only_lowered(node) for node in module.graph.find_nodes(op="placeholder")
+    )
+    return Program(module, device, form, types, lowered, exported.range_constraints)
 
 
-def _flat(exported: Any) -> torch.fx.GraphModule:
+def _flat(exported: Any, keep: Sequence[str]) -> torch.fx.GraphModule:
     """The program as a function from flat inputs to flat outputs, without torch.export's own checks of inputs.
 
     Those run in Python on each call and break torch.compile; :func:`check_shapes` does their work once a shape.
@@ -101,6 +121,7 @@ def _flat(exported: Any) -> torch.fx.GraphModule:
     graph.set_codegen(torch.fx.graph.CodeGen())
     for node in [node for node in graph.nodes if _is_check(node)]:
         graph.erase_node(node)
+    _torch_keep.mark(module, keep)
     fold(module)
     return torch.fx.GraphModule(module, graph)
 
@@ -179,30 +200,6 @@ def op_name(target: Any) -> str:
 
 def _to_channels_last(weight: torch.Tensor) -> torch.Tensor:
     return weight.contiguous(memory_format=torch.channels_last) if weight.dim() == 4 else weight
-
-
-def _function(
-    module: torch.fx.GraphModule, device: torch.device, form: Form, types: Sequence[torch.dtype]
-) -> Callable[..., tuple[torch.Tensor, ...]]:
-    half = HALF.get(form.precision)
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-    lowered = [half is not None and _only_lowered(node) for node in placeholders]
-
-    def prepared(tensor: torch.Tensor, to_half: bool) -> torch.Tensor:
-        last = form.channels_last and tensor.dim() == 4
-        layout = torch.channels_last if last else torch.preserve_format
-        return tensor.to(half if to_half else tensor.dtype, memory_format=layout)
-
-    def call(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        inputs = tuple(map(prepared, inputs, lowered))
-        if half is None:
-            outputs = module(*inputs)
-        else:
-            with torch.autocast(device.type, dtype=half, cache_enabled=False):
-                outputs = module(*inputs)
-        return tuple(output.to(kind).contiguous() for output, kind in zip(outputs, types, strict=True))
-
-    return call
 
 
 def _only_lowered(node: Any) -> bool:
