@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _LARGEST_PROTO_BYTES = 1 << 30  # protobuf ends at 2 GiB; larger graphs keep their weights in a file beside
+_READ_BY_INFERENCE_BYTES = 4096  # shapes, scales, indices: what inference reads the numbers of is small
 
 
 def load(path: Path) -> ir.Model:
@@ -37,17 +38,39 @@ def infer(model: ir.Model) -> ir.Model:
     """Infers types and shapes of every value anew, in place.
 
     Raises:
-        InputError: they do not fit together; the message names the node.
+        InputError: they do not fit together; the message names the operator.
     """
-    _, passes = _onnx_ir()
+    ir, _ = _onnx_ir()
     import onnx.shape_inference
 
+    # onnx-ir's own pass logs an inference that failed and goes on with the types as they were
     try:
-        return passes.ShapeInferencePass(check_type=True, strict_mode=True, data_prop=True)(model).model
+        proto = onnx.shape_inference.infer_shapes(
+            ir.to_proto(_without_weights(model)), check_type=True, strict_mode=True, data_prop=True
+        )
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise InputError(
             f"the types of the graph do not fit together: {printable(str(error), 300)}"
         ) from error
+    for graph, inferred in zip(model.graphs(), ir.from_proto(proto).graphs(), strict=True):
+        found = ir.convenience.create_value_mapping(inferred)
+        for name, value in ir.convenience.create_value_mapping(graph).items():
+            if name in found and found[name].type is not None:
+                value.type = found[name].type
+            if name in found and found[name].shape is not None:
+                value.shape = found[name].shape
+    return model
+
+
+def _without_weights(model: ir.Model) -> ir.Model:
+    """A copy with large constants as inputs: inference reads their types and shapes, and protobuf ends at 2 GiB."""
+    light = copy(model)
+    for name, value in list(light.graph.initializers.items()):
+        if value.const_value is not None and value.const_value.nbytes > _READ_BY_INFERENCE_BYTES:
+            del light.graph.initializers[name]
+            if not value.is_graph_input():
+                light.graph.inputs.append(value)
+    return light
 
 
 def copy(model: ir.Model) -> ir.Model:
