@@ -10,7 +10,7 @@ import pytest
 
 from wavefit.device.power import hwmon
 from wavefit.device.probe import probe
-from wavefit.schema import Device, Link
+from wavefit.schema import Device, Link, Sensors
 
 FIXTURES = Path(__file__).parents[2].parent / "shared/fixtures"
 pytestmark = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the recorded machines are not here")
@@ -47,6 +47,8 @@ FIELDS: dict[str, Callable[[Device], object]] = {
     "gtt free": pool("gtt", "free_bytes"),
     "kfd": pool("kfd", "total_bytes"),
     "kfd free": pool("kfd", "free_bytes"),
+    "vis_vram": pool("vis_vram", "total_bytes"),
+    "vis_vram free": pool("vis_vram", "free_bytes"),
     "power": power,
 }
 """Readings that are not a field of Device by themselves."""
@@ -66,6 +68,12 @@ READINGS: tuple[tuple[str, str, object], ...] = (
     ("phoenix", "gtt", 31433977856),
     ("phoenix", "gtt free", 31433977856 - 211398656),
     ("phoenix", "kfd", 31433977856),
+    ("phoenix", "vis_vram", 4 << 30),
+    ("phoenix", "vis_vram free", (4 << 30) - 1272893440),
+    ("phoenix", "sensors", None),  # no fan, no power cap
+    ("phoenix", "clock_hz", 2.7e9),
+    ("phoenix", "partitions", ()),
+    ("phoenix", "partition_mode", None),
     ("phoenix", "power", {"power1_average (PPT)": ("package", 3.103)}),
     ("phoenix", "link", None),
     ("phoenix", "driver", "amdgpu"),
@@ -73,6 +81,14 @@ READINGS: tuple[tuple[str, str, object], ...] = (
     ("vangogh", "integrated", True),
     ("vangogh", "pci_id", "1002:163f"),
     ("vangogh", "gfx", "gfx1033"),
+    ("vangogh", "vendor", "amd"),
+    ("vangogh", "pci_address", "0000:04:00.0"),  # location_id 1024
+    ("vangogh", "wave_sizes", (32,)),
+    ("vangogh", "lds_bytes", 65536),
+    ("vangogh", "clock_hz", None),  # max_engine_clk_fcompute 0
+    ("vangogh", "link", None),
+    ("vangogh", "driver", "amdgpu"),
+    ("vangogh", "sensors", Sensors(power_cap_w=15.0, power_cap_default_w=15.0, power_cap_max_w=29.0)),
     ("vangogh", "compute_units", 8),
     ("vangogh", "kfd", 8 << 30),
     ("vangogh", "vram", None),  # not recorded, so unknown
@@ -85,6 +101,20 @@ READINGS: tuple[tuple[str, str, object], ...] = (
     ("rx7900xtx", "pci_id", "1002:744c"),
     ("rx7900xtx", "pci_address", "0000:03:00.0"),
     ("rx7900xtx", "gfx", "gfx1100"),
+    ("rx7900xtx", "vendor", "amd"),
+    ("rx7900xtx", "driver", "amdgpu"),
+    ("rx7900xtx", "compute_units", None),  # no KFD was recorded, and the id is that of cards with 80 to 96
+    (
+        "rx7900xtx",
+        "sensors",
+        Sensors(
+            power_cap_w=290.0,
+            power_cap_default_w=290.0,
+            power_cap_max_w=333.0,
+            fan_rpm=0.0,
+            fan_max_rpm=3200.0,
+        ),
+    ),
     ("rx7900xtx", "name", None),  # the id is that of the XTX, XT and GRE
     ("rx7900xtx", "link", Link(speed_gts=16.0, width=16)),
     ("rx7900xtx", "power", {"power1_average (PPT)": ("package", 68.0)}),
@@ -97,6 +127,23 @@ READINGS: tuple[tuple[str, str, object], ...] = (
     ("rx580", "vram", 4 << 30),
     ("rx580", "vram free", (4 << 30) - 536870912),
     ("rx580", "gtt", 8342712320),
+    ("rx580", "gtt free", 8342712320 - 92377088),
+    ("rx580", "vis_vram", 256 << 20),  # no resizable BAR
+    ("rx580", "vis_vram free", (256 << 20) - 150302720),
+    ("rx580", "vendor", "amd"),
+    ("rx580", "driver", "amdgpu"),
+    ("rx580", "power", {"power1_average (PPT)": ("package", 41.045)}),
+    (
+        "rx580",
+        "sensors",
+        Sensors(
+            power_cap_w=155.0,
+            power_cap_default_w=155.0,
+            power_cap_max_w=201.0,
+            fan_rpm=595.0,
+            fan_max_rpm=3200.0,
+        ),
+    ),
     ("rx580", "link", Link(max_speed_gts=8.0, max_width=16)),
     ("vega10", "integrated", False),
     ("vega10", "pci_id", "1002:6860"),  # 26720
@@ -104,12 +151,19 @@ READINGS: tuple[tuple[str, str, object], ...] = (
     ("vega10", "gfx", "gfx900"),  # from the id: this kernel wrote no gfx_target_version
     ("vega10", "compute_units", 64),
     ("vega10", "wave_sizes", (64,)),
+    ("vega10", "lds_bytes", 65536),
+    ("vega10", "clock_hz", 1.5e9),
     ("vega10", "kfd", 17163091968),
     ("vega10", "kfd free", 17163091968 - 14102528),
     ("mi210", "integrated", False),
     ("mi210", "gfx", "gfx90a"),
     ("mi210", "compute_units", 104),
     ("mi210", "wave_sizes", (64,)),
+    ("mi210", "vendor", "amd"),
+    ("mi210", "pci_id", "1002:740f"),  # 29711
+    ("mi210", "lds_bytes", 65536),
+    ("mi210", "clock_hz", 1.7e9),
+    ("mi210", "partitions", ()),
     ("mi210", "memory", ()),  # local_mem_size 0 says nothing
     ("mi210", "name", "Instinct MI210"),  # the only product of its id
 )

@@ -15,7 +15,9 @@ _NARROWEST = 80
 
 def command(
     root: Path = typer.Option(
-        Path("/"), "--root", help="A recorded machine, .tar.gz or folder, instead of this one."
+        Path("/"),
+        "--root",
+        help="A recorded machine, .tar.gz, folder or rocm-smi's JSON, instead of this one.",
     ),
     measure: bool = typer.Option(
         False, "--measure", help="Measure copies, transfers, products and launches on every device."
@@ -108,6 +110,12 @@ def _device(device: Device) -> str:
         lines.append(" ".join(part for part in (device.pci_address, device.pci_id) if part))
         if device.link is not None and device.link.speed_gts is not None:
             lines.append(f"PCIe {device.link.speed_gts:g} GT/s x{device.link.width or '?'}")
+        if device.sensors is not None and device.sensors.power_cap_w is not None:
+            cap = f"{device.sensors.power_cap_w:g}"
+            most = (
+                f"/{device.sensors.power_cap_max_w:g}" if device.sensors.power_cap_max_w is not None else ""
+            )
+            lines.append(f"power cap {cap}{most} W")
     return "\n".join(line for line in lines if line)
 
 
@@ -122,7 +130,10 @@ def _units(device: Device) -> str:
 
 
 def _memory(device: Device) -> str:
-    return "\n".join(_pool(pool) for pool in device.memory) or "unknown"
+    sizes = {pool.name: pool.total_bytes for pool in device.memory}
+    all_visible = sizes.get("vis_vram") == sizes.get("vram")
+    shown = [pool for pool in device.memory if pool.name != "vis_vram" or not all_visible]
+    return "\n".join(map(_pool, shown)) or "unknown"
 
 
 def _pool(pool: Pool) -> str:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from wavefit.device import partitions, pci
 from wavefit.device.files import children, read_int, read_text
+from wavefit.device.sensors import sensors
 from wavefit.device.versions import amdgpu_driver
 from wavefit.schema import Device, Pool
+
+_POOLS = ("vram", "gtt", "vis_vram")
 
 
 def gpus(root: Path) -> list[Device]:
@@ -20,7 +23,7 @@ def gpus(root: Path) -> list[Device]:
         known, where = pci.ids(folder), pci.address(folder)
         if known is None or known[0] != 0x1002 or where is None:
             continue
-        pools = [pool for name in ("vram", "gtt") if (pool := _pool(folder, name)) is not None]
+        pools = [pool for name in _POOLS if (pool := _pool(folder, name)) is not None]
         found.append(
             Device(
                 id="",
@@ -29,8 +32,9 @@ def gpus(root: Path) -> list[Device]:
                 integrated=_integrated(folder),
                 pci_address=where,
                 memory=tuple(pools),
+                sensors=sensors(monitor) if (monitor := hwmon(folder)) is not None else None,
                 partition_mode=partitions.mode(folder),
-                driver=amdgpu_driver(root) if hwmon(folder) or pools else None,
+                driver=amdgpu_driver(root) if monitor or pools else None,
             )
         )
     return found
@@ -58,10 +62,10 @@ def _integrated(folder: Path) -> bool | None:
     northbridge voltage "vddnb" and only cards a memory clock "mclk". (MI300A is an APU with the second; its target is
     told apart by PCI id.)
     """
-    sensors = hwmon(folder)
-    if sensors is None:
+    monitor = hwmon(folder)
+    if monitor is None:
         return None
-    if read_text(sensors / "in1_label") == "vddnb":
+    if read_text(monitor / "in1_label") == "vddnb":
         return True
     instinct = (pci.ids(folder) or (0, 0))[1] == 0x74A0
-    return False if read_text(sensors / "freq2_label") == "mclk" and not instinct else None
+    return False if read_text(monitor / "freq2_label") == "mclk" and not instinct else None

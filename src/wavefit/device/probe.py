@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from wavefit.device import amdgpu, kfd, nvidia, pci, windows
+from wavefit.device import amdgpu, kfd, nvidia, pci, rocm_smi, windows
 from wavefit.device.catalogue import fill
 from wavefit.device.cpu import cpu
 from wavefit.device.gfx import gfx_of_pci_id, is_integrated
@@ -20,6 +20,7 @@ SOURCES: tuple[Callable[[Path], list[Device]], ...] = (
     amdgpu.gpus,
     pci.gpus,
     kfd.gpus,
+    rocm_smi.gpus,
     windows.gpus,
 )
 """Each says what it knows of every GPU; of what two say, the earlier one's word is taken."""

@@ -18,7 +18,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from wavefit.device.files import exists
+from wavefit.device import rocm_smi
+from wavefit.device.files import exists, read_text
 from wavefit.doctor.machine import Machine, Process
 from wavefit.errors import InputError
 
@@ -36,7 +37,10 @@ def open_machine(root: Path) -> Iterator[Machine]:
     """
     if root.is_file():
         with tempfile.TemporaryDirectory(prefix="wavefit-") as folder:
-            unpack(root, Path(folder))
+            if root.suffix == ".json":
+                _lay_out(root, Path(folder))
+            else:
+                unpack(root, Path(folder))
             yield _recorded(Path(folder), root)
         return
     yield _recorded(root, root)
@@ -48,6 +52,20 @@ def _recorded(root: Path, said: Path) -> Machine:
             f"--root {said} is no recorded machine", "give a file that --collect wrote, or its folder"
         )
     return Machine(root, process_of(Machine(root)))
+
+
+def _lay_out(file: Path, folder: Path) -> None:
+    """Makes a recording of what ``rocm-smi -a --json`` printed.
+
+    Raises:
+        InputError: it is something else.
+    """
+    text = read_text(file) or ""
+    if not any(name.startswith("card") for name in rocm_smi.cards(text)):
+        raise InputError(f"--root {file} tells of no GPU", "give what `rocm-smi -a --json` printed")
+    target = folder / rocm_smi.FILE
+    target.parent.mkdir(parents=True)
+    target.write_text(text)
 
 
 def process_of(machine: Machine) -> Process | None:

@@ -31,3 +31,16 @@ def test_several_without_sensors_are_one_note(tmp_path: Path) -> None:
     assert (readable.status, note.status) == ("ok", "note")
     assert "0000:45:00.0" in note.title
     assert "0000:65:00.0" in note.title
+
+
+@pytest.mark.parametrize(
+    ("cap", "expected"), [(290, ["ok"]), (150, ["ok", "note"]), (333, ["ok"]), (0, ["ok"])]
+)
+def test_a_lowered_power_cap_is_a_note(tmp_path: Path, cap: int, expected: list[str]) -> None:
+    """The caps are those of the recorded RX 7900 XTX, in microwatts; 0 is a second die's."""
+    folder = linux.healthy(tmp_path) / "sys/bus/pci/devices" / linux.CARD / "hwmon/hwmon8"
+    sysfs.write(folder, {"power1_cap": cap * 10**6, "power1_cap_default": 290 * 10**6})
+    found = power.check(linux.machine(tmp_path))
+    assert [each.status for each in found] == expected
+    if "note" in expected:
+        assert "may draw 150 W in place of 290 W" in found[-1].title

@@ -20,7 +20,31 @@ def check(machine: Machine) -> list[Finding]:
             for gpu in readable
         ),
         *([_unreadable(without)] if without else []),
+        *(found for gpu in held if (found := _capped(gpu)) is not None),
     ]
+
+
+def _capped(gpu: Device) -> Finding | None:
+    """Somebody lowered it: figures of this machine are then not those of the card. Source: thermal.rst, power1_cap."""
+    caps = gpu.sensors
+    if caps is None or caps.power_cap_w is None or caps.power_cap_default_w is None:
+        return None
+    if caps.power_cap_w >= caps.power_cap_default_w:
+        return None
+    where = f"{kernel.folder(gpu)}/hwmon/*/power1_cap"
+    return _finding(
+        "note",
+        f"{kernel.called(gpu)} may draw {caps.power_cap_w:g} W in place of {caps.power_cap_default_w:g} W",
+        evidence=(f"{where} and power1_cap_default",),
+        cause="a tool or a service has lowered the power cap: what is measured is slower than the card can be",
+        fixes=(
+            Fix(
+                command="sudo rocm-smi --resetpoweroverdrive",
+                why="back to the default, where ROCm is installed",
+            ),
+        ),
+        verify=f"cat {where}",
+    )
 
 
 def _unreadable(gpus: list[Device]) -> Finding:
