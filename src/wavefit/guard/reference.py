@@ -220,13 +220,17 @@ def _trusted(
     return exact, []
 
 
-def _spread(model: Model, samples: Samples) -> Samples:
-    """At most the guard's number of items, evenly over all: data sorted by class would else give one class."""
+def guard_items(model: Model, samples: Samples) -> np.ndarray:
+    """Indices of at most :data:`GUARD_SAMPLES` items, evenly over all: data sorted by class would else give one."""
     batch = fixed_batch(model) or 1
     blocks = -(-samples.count // batch)
     wanted = min(blocks, max(1, GUARD_SAMPLES // batch))
     starts = np.unique(np.linspace(0, blocks - 1, wanted).round().astype(int)) * batch
-    items = (starts[:, None] + np.arange(batch)).ravel() % samples.count
+    return (starts[:, None] + np.arange(batch)).ravel() % samples.count
+
+
+def _spread(model: Model, samples: Samples) -> Samples:
+    items = guard_items(model, samples)
     labels = samples.labels[items] if samples.labels is not None else None
     return Samples(samples.pick(items), labels, samples.source, samples.whole)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from wavefit.errors import InputError
 from wavefit.guard.check import check
@@ -13,9 +17,9 @@ from wavefit.guard.reference import Reference
 from wavefit.guard.task import Metric, Score, evaluate, judge
 from wavefit.model.samples import Samples
 from wavefit.model.shapes import bind, fixed_batch
-from wavefit.precision.graph import Runner
+from wavefit.precision.graph import Runner, serialized
 from wavefit.routes.session import Arrays, Session
-from wavefit.schema import Model, Plan, Precision, TaskMetric
+from wavefit.schema import Model, OutputError, Plan, Precision, Struct, TaskMetric, decode, encode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,26 +28,40 @@ if TYPE_CHECKING:
 _BATCH = 8
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What the guard says of a graph.
+class Judgement(Struct, frozen=True, kw_only=True):
+    """What the guard says of a graph."""
 
-    Args:
-        passed: the answers are unchanged by its rule, and the metric dropped no more than allowed.
-        error: worst relative L2 error of an output against the fp32 reference; infinite for NaN or Inf.
-        task: the metric on held-out data, where there are labels.
-        reasons: why it failed.
-    """
+    passed: bool  # the answers are unchanged by its rule, and the metric dropped no more than allowed
+    error: (
+        float | None
+    )  # worst relative L2 error of an output against fp32; None: NaN, Inf, or it did not run
+    task: TaskMetric | None = None  # on held-out data, where there are labels
+    reasons: tuple[str, ...] = ()  # why it failed
 
-    passed: bool
-    error: float
-    task: TaskMetric | None = None
-    reasons: tuple[str, ...] = ()
+    @property
+    def size(self) -> float:
+        """The error, infinite where there is none to name."""
+        return math.inf if self.error is None else self.error
 
     @property
     def drop(self) -> float:
         """Of the metric; 0 where there are no labels."""
         return self.task.drop if self.task is not None else 0.0
+
+
+class _Remembered(Struct, frozen=True, kw_only=True):
+    key: str
+    judgement: Judgement
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Labelled items that a metric is taken on."""
+
+    samples: Samples
+    metric: Metric
+    score: Score  # the fp32 model's
+    max_drop: float
 
 
 @dataclass
@@ -52,46 +70,65 @@ class Judge:
 
     Args:
         model: the fp32 model.
-        reference: its answers on held-out items.
-        heldout: labelled items that the metric is taken on; the reference's own where there are no labels.
-        metric: None where there are no labels.
-        score: the fp32 model's metric on ``heldout``.
-        max_drop: of the metric that is allowed.
+        reference: its answers on the guard's items.
+        heldout: None where there are no labels.
         sizes: of symbolic dimensions other than the batch.
+        memory: a file in which judgements are kept, so that a search that was stopped goes on; None: nowhere.
     """
 
     model: Model
     reference: Reference
-    heldout: Samples
-    metric: Metric | None = None
-    score: Score | None = None
-    max_drop: float = 0.01
+    heldout: HeldOut | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    memory: Path | None = None
     evaluations: int = 0
+    _known: dict[str, Judgement] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.memory is not None and self.memory.exists():
+            for line in self.memory.read_bytes().splitlines():
+                try:
+                    entry = decode(line, _Remembered)
+                except InputError:  # the last line of a process that was killed
+                    continue
+                self._known[entry.key] = entry.judgement
 
     def __call__(self, graph: ir.Model, precision: Precision) -> Judgement:
-        """Judges a graph with the inputs and outputs of the model, of fp32 rounded as in a lower precision.
+        """Judges a graph of the model's inputs and outputs by its numbers and, where there are labels, its metric.
 
         A graph that cannot be run fails with the reason, as one whose answers moved does.
         """
+        return self._judge(graph, precision, self.heldout)
+
+    def numbers(self, graph: ir.Model, precision: Precision) -> Judgement:
+        """The same without the metric: on the guard's few items, so many graphs can be held against one another."""
+        return self._judge(graph, precision, None)
+
+    def _judge(self, graph: ir.Model, precision: Precision, heldout: HeldOut | None) -> Judgement:
+        what = f"{precision} {heldout is not None}".encode()
+        key = sha256(what + serialized(graph)).hexdigest()[:24]
+        if key not in self._known:
+            self._known[key] = self._run(graph, precision, heldout)
+            self._remember(key)
+        return self._known[key]
+
+    def _remember(self, key: str) -> None:
+        if self.memory is not None:
+            with self.memory.open("ab") as file:
+                file.write(encode(_Remembered(key=key, judgement=self._known[key])) + b"\n")
+
+    def _run(self, graph: ir.Model, precision: Precision, heldout: HeldOut | None) -> Judgement:
         self.evaluations += 1
         plan = self._plan(precision)
         try:
             session = _Emulated(self.model, graph)
             verdict = check(session, plan, self.reference)
-            task, reasons = self._task(session, plan)
+            judgement = Judgement(
+                passed=verdict.passed, error=_worst(verdict.outputs), reasons=verdict.reasons
+            )
+            return judgement if heldout is None else _with_metric(judgement, session, plan, heldout)
         except InputError as error:
-            return Judgement(False, math.inf, None, (error.what,))
-        errors = [_size(output.rel_l2, output.nan + output.inf) for output in verdict.outputs]
-        reasons = (*verdict.reasons, *reasons)
-        return Judgement(not reasons, max(errors, default=math.inf), task, reasons)
-
-    def _task(self, session: Session, plan: Plan) -> tuple[TaskMetric | None, tuple[str, ...]]:
-        if self.metric is None or self.score is None:
-            return None, ()
-        candidate = evaluate(session, plan, self.heldout, self.metric)
-        judged = judge(candidate, self.score, self.metric, self.max_drop)
-        return judged.metric, judged.reasons
+            return Judgement(passed=False, error=None, reasons=(error.what,))
 
     def _plan(self, precision: Precision) -> Plan:
         batch = fixed_batch(self.model) or (
@@ -110,7 +147,15 @@ class _Emulated(Session):
         return self._runner(inputs)
 
 
-def _size(error: float | None, bad: int) -> float:
-    if error is None:  # not a tensor of floats; the reasons say what is wrong with it
-        return math.inf if bad else 0.0
-    return math.inf if bad or math.isnan(error) else error
+def _with_metric(judgement: Judgement, session: Session, plan: Plan, heldout: HeldOut) -> Judgement:
+    candidate = evaluate(session, plan, heldout.samples, heldout.metric)
+    judged = judge(candidate, heldout.score, heldout.metric, heldout.max_drop)
+    reasons = (*judgement.reasons, *judged.reasons)
+    return structs.replace(judgement, passed=not reasons, task=judged.metric, reasons=reasons)
+
+
+def _worst(outputs: tuple[OutputError, ...]) -> float | None:
+    """The largest error; outputs that are not floats have none, their reasons say what is wrong with them."""
+    if any(output.nan or output.inf for output in outputs):
+        return None
+    return max((output.rel_l2 for output in outputs if output.rel_l2 is not None), default=0.0)

@@ -147,7 +147,7 @@ class Runner:
         self.outputs = outputs or tuple(str(value.name) for value in model.graph.outputs)
         with _translated():
             self._session = ort.InferenceSession(
-                _serialized(model, self.outputs), options, providers=["CPUExecutionProvider"]
+                serialized(model, self.outputs), options, providers=["CPUExecutionProvider"]
             )
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -160,12 +160,18 @@ class Runner:
             return dict(zip(self.outputs, self._session.run(list(self.outputs), dict(inputs)), strict=True))
 
 
-def _serialized(model: ir.Model, outputs: tuple[str, ...]) -> bytes:
-    """The model's bytes, with those outputs."""
+def serialized(model: ir.Model, outputs: tuple[str, ...] = ()) -> bytes:
+    """The model's bytes, with those outputs in place of its own.
+
+    Raises:
+        InputError: they are more than one message can hold.
+    """
     ir, _ = _onnx_ir()
     if weight_bytes(model) > _LARGEST_PROTO_BYTES:
         raise InputError("the model is larger than 1 GiB, the most that a lower precision is searched for")
     proto = ir.to_proto(model)
+    if not outputs:
+        return bytes(proto.SerializeToString(deterministic=True))
     known = {value.name: value for value in (*proto.graph.output, *proto.graph.value_info)}
     del proto.graph.output[:]
     for name in outputs:
