@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from wavefit.device.system import is_wsl
 from wavefit.doctor import driver, kernel
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device, Finding, Fix
 
 CHECK = "amdgpu_module"
+_finding = partial(Finding, check=CHECK, layer="driver")
 VERIFY = "lspci -nnk -d 1002:"
 
 # What holds GPUs for virtual machines: Documentation/driver-api/vfio.rst; Xen's pciback.
@@ -27,10 +30,6 @@ def check(machine: Machine) -> list[Finding]:
     if bound and len(bound) == len(gpus):
         findings.append(_ok(machine, bound))
     return findings
-
-
-def _finding(**known: object) -> Finding:
-    return Finding(check=CHECK, layer="driver", **known)  # type: ignore[arg-type]
 
 
 def _none() -> Finding:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from wavefit.doctor import kernel
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device, Finding, Fix
 
 CHECK = "integrated_beside_discrete"
+_finding = partial(Finding, check=CHECK, layer="runtime")
 _VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
@@ -31,7 +34,13 @@ def check(machine: Machine) -> list[Finding]:
             chosen = {int(word) for word in asked.split(",") if word.strip().isdecimal()}
             if chosen and wanted and chosen.isdisjoint(wanted):
                 return [_note(machine, integrated[0], cards[0], wanted, f"{name}={asked} hides the card")]
-            return [_finding("ok", f"{name}={asked} says which GPU HIP takes", evidence=("the environment",))]
+            return [
+                _finding(
+                    status="ok",
+                    title=f"{name}={asked} says which GPU HIP takes",
+                    evidence=("the environment",),
+                )
+            ]
     return [_note(machine, integrated[0], cards[0], wanted)]
 
 
@@ -41,8 +50,8 @@ def _note(machine: Machine, integrated: Device, card: Device, indices: list[int]
         f"HIP's index of {kernel.called(gpu)}: {kernel.hip_index(machine, gpu)}" for gpu in (integrated, card)
     ]
     return _finding(
-        "note",
-        f"{kernel.called(integrated)} is integrated and stands beside {kernel.called(card)}: say which one HIP takes",
+        status="note",
+        title=f"{kernel.called(integrated)} is integrated and stands beside {kernel.called(card)}: say which one HIP takes",
         evidence=(*order, asked) if asked else tuple(order),
         cause="HIP takes the first GPU, whatever its speed, and many libraries have no kernels for integrated ones",
         fixes=(
@@ -55,7 +64,3 @@ def _note(machine: Machine, integrated: Device, card: Device, indices: list[int]
         # rocminfo lies below HIP, whose variable it does not read: ROCR-Runtime issue 155
         verify=f"ROCR_VISIBLE_DEVICES={value} rocminfo | grep -E 'Marketing Name|gfx'",
     )
-
-
-def _finding(status: str, title: str, **known: object) -> Finding:
-    return Finding(check=CHECK, layer="runtime", status=status, title=title, **known)  # type: ignore[arg-type]

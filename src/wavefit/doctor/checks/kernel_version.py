@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from wavefit.device.versions import versions
 from wavefit.doctor import kernel, rocm_kernels
 from wavefit.doctor.container import container
@@ -9,6 +11,8 @@ from wavefit.doctor.installed import webgpu
 from wavefit.doctor.machine import Machine
 from wavefit.doctor.rocm_kernels import Verdict
 from wavefit.schema import Device, Finding, Fix
+
+_finding = partial(Finding, check="kernel_version", layer="driver")
 
 # Messages of amdgpu_amdkfd_device_probe() and, later, kgd2kfd_probe(): drivers/gpu/drm/amd/amdkfd/kfd_device.c.
 _NOT_SUPPORTED = r"(kfd not supported on this asic|not supported in kfd)"
@@ -53,8 +57,8 @@ def _listed(machine: Machine, gpu: Device) -> Finding:
         evidence.append(f"AMD names it for ROCm {named.rocm} on {named.os}: {_range(named)}")
     elif (wanted := _unstable(machine, gpu)) is not None:
         return _finding(
-            "note",
-            f"kernel {release} may be unstable with {gpu.gfx} in compute",
+            status="note",
+            title=f"kernel {release} may be unstable with {gpu.gfx} in compute",
             evidence=("/proc/sys/kernel/osrelease", "amdgpu is the kernel's own"),
             cause=f"compute hangs were mended in Linux {'.'.join(map(str, wanted))}",
             fixes=(_NEWER,),
@@ -63,8 +67,8 @@ def _listed(machine: Machine, gpu: Device) -> Finding:
     elif named is not None:
         return _not_named(release, named, evidence)
     return _finding(
-        "ok",
-        f"kernel {release or 'of unknown version'} offers {kernel.called(gpu)} for compute",
+        status="ok",
+        title=f"kernel {release or 'of unknown version'} offers {kernel.called(gpu)} for compute",
         evidence=tuple(evidence),
     )
 
@@ -79,8 +83,8 @@ def _unstable(machine: Machine, gpu: Device) -> tuple[int, int, int] | None:
 
 def _not_named(release: str | None, named: Verdict, evidence: list[str]) -> Finding:
     return _finding(
-        "note",
-        f"kernel {release} is {named.fits} than those that AMD names for ROCm {named.rocm} on {named.os}",
+        status="note",
+        title=f"kernel {release} is {named.fits} than those that AMD names for ROCm {named.rocm} on {named.os}",
         evidence=(*evidence, f"AMD names {_range(named)}: {named.source}"),
         cause="AMD has not tried this pair; it often works, and the self-tests below show whether it does here",
         fixes=(Fix(command=f"xdg-open {_MATRIX}", why="which ROCm and kernel go together"),),
@@ -105,8 +109,8 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
     if unsupported:
         return [
             _finding(
-                "note",
-                f"the compute driver does not take {kernel.called(gpu)}: Vulkan is the route left",
+                status="note",
+                title=f"the compute driver does not take {kernel.called(gpu)}: Vulkan is the route left",
                 evidence=tuple(evidence),
                 cause=f"kernel {kernel.release(machine)} has no compute for this chip: too old, or too new for it",
                 fixes=webgpu(machine),
@@ -115,8 +119,8 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
         ]
     return [
         _finding(
-            "problem",
-            f"amdgpu holds {kernel.called(gpu)}, and the kernel does not offer it for compute",
+            status="problem",
+            title=f"amdgpu holds {kernel.called(gpu)}, and the kernel does not offer it for compute",
             evidence=tuple(evidence),
             cause=f"kernel {kernel.release(machine)} is older than this chip, or built without CONFIG_HSA_AMD, "
             "or the chip or its slot is one that the compute driver does not take",
@@ -128,7 +132,3 @@ def _left_out(machine: Machine, gpu: Device) -> list[Finding]:
             verify="grep gfx_target_version /sys/class/kfd/kfd/topology/nodes/*/properties",
         )
     ]
-
-
-def _finding(status: str, title: str, **known: object) -> Finding:
-    return Finding(check="kernel_version", layer="driver", status=status, title=title, **known)  # type: ignore[arg-type]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from wavefit.device.power import hwmon
 from wavefit.doctor import kernel
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Device, Finding, Fix
+
+_finding = partial(Finding, check="power", layer="hardware")
 
 
 def check(machine: Machine) -> list[Finding]:
@@ -16,12 +20,22 @@ def check(machine: Machine) -> list[Finding]:
     without = [gpu for gpu in held if not meters[gpu.id]]
     return [
         *(
-            _finding("ok", f"the power of {kernel.called(gpu)} can be read", evidence=tuple(meters[gpu.id]))
+            _finding(
+                status="ok",
+                title=f"the power of {kernel.called(gpu)} can be read",
+                evidence=tuple(meters[gpu.id]),
+            )
             for gpu in readable
         ),
         *([_unreadable(without)] if without else []),
         *(found for gpu in held if (found := _capped(gpu)) is not None),
     ]
+
+
+def _readable(gpu: Device, meters: list[str]) -> Finding:
+    return _finding(
+        status="ok", title=f"the power of {kernel.called(gpu)} can be read", evidence=tuple(meters)
+    )
 
 
 def _capped(gpu: Device) -> Finding | None:
@@ -33,8 +47,8 @@ def _capped(gpu: Device) -> Finding | None:
         return None
     where = f"{kernel.folder(gpu)}/hwmon/*/power1_cap"
     return _finding(
-        "note",
-        f"{kernel.called(gpu)} may draw {caps.power_cap_w:g} W in place of {caps.power_cap_default_w:g} W",
+        status="note",
+        title=f"{kernel.called(gpu)} may draw {caps.power_cap_w:g} W in place of {caps.power_cap_default_w:g} W",
         evidence=(f"{where} and power1_cap_default",),
         cause="a tool or a service has lowered the power cap: what is measured is slower than the card can be",
         fixes=(
@@ -51,14 +65,10 @@ def _unreadable(gpus: list[Device]) -> Finding:
     """One note however many they are: a container hides all sensors alike."""
     first = kernel.folder(gpus[0])
     return _finding(
-        "note",
-        f"the power of {', '.join(map(kernel.called, gpus))} cannot be read: energy will not be measured",
+        status="note",
+        title=f"the power of {', '.join(map(kernel.called, gpus))} cannot be read: energy will not be measured",
         evidence=tuple(f"no readable power or energy below {kernel.folder(gpu)}/hwmon" for gpu in gpus),
         cause="this chip's firmware reports none, or a container hides it",
         fixes=(Fix(command=f"grep -H . {first}/hwmon/*/power*", safe=True),),
         verify=f"cat {first}/hwmon/*/power1_average",
     )
-
-
-def _finding(status: str, title: str, **known: object) -> Finding:
-    return Finding(check="power", layer="hardware", status=status, title=title, **known)  # type: ignore[arg-type]

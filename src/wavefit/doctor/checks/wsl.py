@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from wavefit.device.files import children
 from wavefit.device.system import is_wsl
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Finding, Fix
+
+_finding = partial(Finding, check="wsl", layer="environment")
 
 
 def check(machine: Machine) -> list[Finding]:
@@ -20,8 +24,8 @@ def check(machine: Machine) -> list[Finding]:
     if not machine.exists("/dev/dxg"):
         return [
             _finding(
-                "note",
-                "WSL shows no GPU: /dev/dxg is missing",
+                status="note",
+                title="WSL shows no GPU: /dev/dxg is missing",
                 cause="this is WSL 1, Windows' driver is too old, or GPU support is off",
                 fixes=(
                     Fix(command="wsl.exe --update", why="in Windows: it ends all that runs in WSL"),
@@ -36,8 +40,8 @@ def check(machine: Machine) -> list[Finding]:
     if library is None:
         return [
             _finding(
-                "note",
-                "WSL shows a GPU, and ROCm's library for it is not installed",
+                status="note",
+                title="WSL shows a GPU, and ROCm's library for it is not installed",
                 evidence=("/dev/dxg is there", "no librocdxg.so below /opt/rocm*/lib or /usr/lib"),
                 cause="ROCm needs librocdxg to reach the GPU of Windows",
                 fixes=(
@@ -52,7 +56,9 @@ def check(machine: Machine) -> list[Finding]:
         ]
     return [
         _finding(
-            "ok", "WSL shows a GPU, and ROCm's library for it is installed", evidence=("/dev/dxg", library)
+            status="ok",
+            title="WSL shows a GPU, and ROCm's library for it is installed",
+            evidence=("/dev/dxg", library),
         )
     ]
 
@@ -67,7 +73,3 @@ def _library(machine: Machine) -> str | None:
             ):
                 return "/" + str(path.relative_to(machine.root))
     return None
-
-
-def _finding(status: str, title: str, **known: object) -> Finding:
-    return Finding(check="wsl", layer="environment", status=status, title=title, **known)  # type: ignore[arg-type]
