@@ -171,6 +171,7 @@ class Model(Struct, frozen=True, kw_only=True):
     external: tuple[str, ...] = ()  # external data files, relative to the model's folder
     source: str | None = None  # what the user gave, where that was not this file: "package.module:factory"
     exported_program: str | None = None  # absolute path of the .pt2 beside it, where the source was PyTorch
+    program_fp32: tuple[str, ...] = ()  # nodes of that program that stay in fp32 where it runs in half
     precision: Precision = (
         "fp32"  # that the file itself computes in: fp16 or bf16 weights, int8 QuantizeLinear pairs
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wavefit.model import torch_sources
 from wavefit.model.foreign import attempt
 from wavefit.model.torch_source import TorchSource, described
 from wavefit.schema import TensorSpec
@@ -85,6 +86,7 @@ def dynamo(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
             optimize=True,
             verbose=False,
         )
+        torch_sources.note(onnx_program.model, onnx_program.exported_program, program)
         onnx_program.save(str(path), external_data=wanted.external)
     if tried.error is not None:
         return Attempt(reason=_cause(tried.error), program=program)
@@ -242,7 +244,10 @@ def batch_axes(inputs: Sequence[TensorSpec]) -> tuple[bool, ...]:
 
 
 def name_sizes(path: Path, wanted: Wanted) -> None:
-    """Gives the exporter's symbols ("s77") their names ("batch"), and drops paths of the user's machine."""
+    """Gives the exporter's symbols ("s77") their names ("batch"), and drops paths of the user's machine.
+
+    Of the exporter's notes only those of :mod:`wavefit.model.torch_sources` stay.
+    """
     import onnx
 
     model = onnx.load(str(path), load_external_data=False)
@@ -260,5 +265,7 @@ def name_sizes(path: Path, wanted: Wanted) -> None:
     del model.metadata_props[:]
     del model.graph.metadata_props[:]
     for item in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
+        kept = [entry for entry in item.metadata_props if entry.key == torch_sources.SOURCES]
         del item.metadata_props[:]
+        item.metadata_props.extend(kept)
     onnx.save(model, str(path))

@@ -51,7 +51,7 @@ def _plans(
     if compiler:
         found.append(_refuse(gpu, compiler))
     modes = [mode for mode in _MODES if not (compiler and mode == "compile")]
-    for precision in request.precisions:
+    for precision in _precisions(model, request):
         unable = _precision_refusal(gpu, precision)
         if unable:
             found.append(_refuse(gpu, unable))
@@ -61,6 +61,11 @@ def _plans(
             for options in _options(gpu, model, precision, modes)
         ]
     return found
+
+
+def _precisions(model: Model, request: Request) -> Sequence[Precision]:
+    """Those asked for; of a variant whose program keeps nodes in fp32, the one that its other nodes are for."""
+    return (model.precision,) if model.program_fp32 else request.precisions
 
 
 def _options(
@@ -142,7 +147,7 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     from wavefit.routes import _torch, _torch_audit, _torch_device, _torch_program, _torch_shapes
 
     target = _torch_device.find(device)
-    form = _torch_program.Form(plan.precision, channels_last)
+    form = _torch_program.Form(plan.precision, channels_last, model.program_fp32)
     program = _torch_program.load(Path(model.exported_program), model, target, form)
     shapes = [plan.shapes[spec.name] for spec in model.inputs]
     _torch_shapes.check_shapes(program, shapes)
