@@ -203,7 +203,7 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
     node: str
     op: str
-    error: float  # relative L2 of the outputs
+    error: float | None  # relative L2 of the outputs; None: NaN, Inf, or it did not run
 
 
 class Variant(Struct, frozen=True, kw_only=True):
