@@ -111,7 +111,7 @@ def _rows(node: ir.Node, array: np.ndarray) -> np.ndarray | None:
     if node.op_type == "GroupNormalization":
         groups = node.attributes["num_groups"].as_int()
         return _finite(array).reshape(array.shape[0] * groups, -1)
-    axes = _axes(node, array.ndim)
+    axes = summed_axes(node, array.ndim)
     if axes is None:
         return None
     kept = [axis for axis in range(array.ndim) if axis not in axes]
@@ -126,7 +126,7 @@ def _finite(array: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(wide), wide, 0.0)
 
 
-def _axes(node: ir.Node, rank: int) -> tuple[int, ...] | None:
+def summed_axes(node: ir.Node, rank: int) -> tuple[int, ...] | None:
     """The axes that are added up, none negative; None where they are not known."""
     kind = node.op_type
     if kind in _POOLS or kind == "InstanceNormalization":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from wavefit.precision.overflow import checked
 from wavefit.precision.rewire import (
     Names,
     add_cast,
@@ -26,8 +27,8 @@ def emulated(model: ir.Model, assignment: Mapping[str, Precision]) -> ir.Model:
     """A copy in which every node assigned fp16 or bf16 rounds what it reads and what it makes, by Casts to half and
     back; names of nodes, inputs, outputs and values are the model's.
 
-    Storage and results are half, sums inside one operator fp32: what matrix cores do. An operator that is
-    a subgraph elsewhere (a LayerNormalization that a runtime takes apart) hides its own intermediate values. Constants
+    Storage and results are half, and so are sums inside an operator, as far as that they overflow (see
+    :mod:`wavefit.precision.overflow`); those of MatMul, Gemm and Conv are fp32: what matrix cores do. Constants
     are rounded in the initializer. A node whose definition admits no half is left as it is, and so is one assigned
     fp32 or int8. Rounding is IEEE 754's, to nearest with ties to even, Inf past the largest: ONNX Runtime's CPU Cast
     equals numpy's bit for bit.
@@ -59,13 +60,17 @@ class _Rounding:
         self._model = model
         self._graph = model.graph
         self._names = Names(model)
+        self._opset = model.opset_imports.get("", 0)
         self._rounded: dict[tuple[str, str], ir.Value] = {}
 
     def lower(self, node: ir.Node, low: str, found: Slots) -> None:
         for index in sorted(found.inputs):
             value = node.inputs[index]
             if value is not None:
-                node.replace_input_with(index, self._round_input(value, low))
+                rounded = self._round_input(value, low)
+                if index == 0:
+                    rounded = checked(node, rounded, low, self._names, self._opset)
+                node.replace_input_with(index, rounded)
         for index in sorted(found.outputs):
             self._round_output(node.outputs[index], low)
 
