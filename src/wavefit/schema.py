@@ -105,6 +105,7 @@ class Device(Struct, frozen=True, kw_only=True):
     compute_units: int | None = None  # CUs; cores on a CPU
     clock_hz: float | None = None  # highest compute clock that the driver names
     threads: int | None = None  # hardware threads of a CPU
+    features: tuple[str, ...] = ()  # a CPU's vector instructions, as Linux names them: "avx2"
     wave_sizes: tuple[int, ...] = ()
     lds_bytes: int | None = None  # local memory that one work-group may take
     vgprs: int | None = None  # per SIMD

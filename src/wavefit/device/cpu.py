@@ -17,6 +17,12 @@ _VENDORS = {
     "HygonGenuine": "hygon",
 }  # CPUID leaf 0, as cpuinfo shows it
 
+# Linux, arch/x86/include/asm/cpufeatures.h and arch/arm64/kernel/cpuinfo.c: what int8, half and bfloat16 run on
+_VECTOR_FLAGS = frozenset(
+    "amx_bf16 amx_int8 asimd asimddp asimdhp avx avx2 avx512_bf16 avx512_fp16 avx512_vnni avx512bw avx512f avx512vl "
+    "avx_vnni avx_vnni_int8 bf16 f16c fma i8mm sve sve2".split()
+)
+
 
 def cpu(root: Path) -> Device:
     """The CPU as this process may use it: within its affinity mask, its cgroup's quota and memory limit."""
@@ -30,6 +36,7 @@ def cpu(root: Path) -> Device:
         name=first.get("model name") or first.get("Model") or _name(root),
         compute_units=cores,
         threads=threads,
+        features=_features(first),
         memory=_memory(root),
         sysfs=str(powercap) if exists(powercap := root / "sys/class/powercap") else None,
         machine=machine(root),
@@ -48,6 +55,12 @@ def _processors(root: Path) -> dict[int, dict[str, str]]:
         if number is not None:
             blocks[number] = block
     return blocks
+
+
+def _features(block: dict[str, str]) -> tuple[str, ...]:
+    """The vector instructions among a processor's flags ("Features" on ARM)."""
+    flags = (block.get("flags") or block.get("Features") or "").split()
+    return tuple(sorted(set(flags) & _VECTOR_FLAGS))
 
 
 def _name(root: Path) -> str | None:
