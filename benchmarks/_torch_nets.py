@@ -1,7 +1,8 @@
-"""Ten nets for the GPU half of benchmarks/predicted.py, with random weights."""
+"""Ten nets for the GPU half of benchmarks/predicted.py, with random weights, and the five of _torch_held_out."""
 
 from __future__ import annotations
 
+import _torch_held_out
 import torch
 from torch import nn
 
@@ -14,7 +15,10 @@ def nets() -> dict[str, tuple[str, tuple[int, ...]]]:
     shapes |= {"encoder_large": (2, 256, 1024)}
     own = ("mlp_small", "mlp_large", "encoder_small", "encoder_large", "vgg", "wide", "resnet34", "resnet101")
     found = {name: (f"_torch_nets:{name}", shapes.get(name, _IMAGE)) for name in own}
-    return found | {name: (f"resnet50:{name}", _IMAGE) for name in ("resnet18", "resnet50")}
+    found |= {name: (f"resnet50:{name}", _IMAGE) for name in ("resnet18", "resnet50")}
+    return found | {
+        name: (f"_torch_held_out:{name}", shape) for name, shape in _torch_held_out.SHAPES.items()
+    }
 
 
 def _mlp(*widths: int) -> nn.Module:

@@ -27,8 +27,19 @@ from typing import Any
 _HERE = Path(__file__).parent
 sys.path[:0] = [str(_HERE), str(_HERE.parent / "examples/resnet50")]
 
-_FORMS = ("eager fp32", "graph fp32", "eager fp16", "graph fp16", "graph fp16 channels_last")
-_TIMED = ("eager fp32", "graph fp32", "graph fp16", "graph fp16 channels_last")
+_FORMS = (
+    *("eager fp32", "graph fp32", "compile fp32"),
+    *("eager fp16", "graph fp16", "graph fp16 channels_last", "compile fp16"),
+)
+_TIMED = (
+    "eager fp32",
+    "graph fp32",
+    "compile fp32",
+    "graph fp16",
+    "graph fp16 channels_last",
+    "compile fp16",
+)
+_SHOWN_BYTES = 1 << 20  # of an allocation whose place in the code is kept
 _RUNS = 20
 _FORK = multiprocessing.get_context("fork")
 
@@ -70,7 +81,9 @@ def _all(options: argparse.Namespace, batches: list[int]) -> None:
         running = [subprocess.Popen([*command, "--net", name], start_new_session=True) for name in names]
         while time.monotonic() < until and any(process.poll() is None for process in running):
             time.sleep(0.2)
-            if len(list(folder.glob("*.memory"))) == len(names) or time.monotonic() > until - 25:
+            ready = [(folder / f"{name}.memory").exists() for name in names]
+            ended = [process.poll() is not None for process in running]
+            if all(map(max, ready, ended)) or time.monotonic() > until - 25:
                 (folder / "go").touch()
         for process in running:
             if process.poll() is None:
@@ -200,8 +213,11 @@ def _point(model: Any, name: str, batch: int, form: str, stem: Path, timed: bool
     from wavefit.routes import torch_gpu
     from wavefit.schema import Device, Plan
 
-    torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=200_000)
     mode, precision, *layout = form.split()
+    context = "alloc" if mode == "compile" else None
+    torch.cuda.memory._record_memory_history(
+        enabled="all", context=context, stacks="python", max_entries=200_000
+    )
     options: dict[str, Any] = {"mode": mode} | ({"layout": layout[0]} if layout else {})
     shape = (batch, *(int(size) for size in model.inputs[0].shape[1:]))
     plan = Plan(
@@ -226,8 +242,10 @@ def _point(model: Any, name: str, batch: int, form: str, stem: Path, timed: bool
     point["peak"] = session.device_peak_bytes()
     point["allocated"] = torch.cuda.max_memory_allocated()
     point["now"] = torch.cuda.memory_reserved()
+    point["ops"] = sum(share.nodes for share in session.placement().providers)
     _write(stem, point)
     if timed:
+        torch.cuda.empty_cache()  # many points wait side by side
         _waited(stem.parent, lambda: _write(stem, point | _times(session, x)))
 
 
@@ -279,7 +297,7 @@ def _write(stem: Path, found: dict[str, Any]) -> None:
 
 
 def _compact(events: list[dict[str, Any]]) -> list[list[Any]]:
-    """[action, address's number, bytes, stream's number] of every event."""
+    """[action, address's number, bytes, stream's number, callers] of every event."""
     addresses: dict[int, int] = {}
     streams: dict[int, int] = {}
     return [
@@ -288,9 +306,16 @@ def _compact(events: list[dict[str, Any]]) -> list[list[Any]]:
             addresses.setdefault(event.get("addr", 0), len(addresses)),
             event["size"],
             streams.setdefault(event["stream"], len(streams)),
+            *(_callers(event) if event["size"] >= _SHOWN_BYTES else ()),
         ]
         for event in events
     ]
+
+
+def _callers(event: dict[str, Any]) -> list[str]:
+    """The innermost five functions in Python, where they were recorded."""
+    frames = [frame for frame in event.get("frames", ()) if frame["filename"].endswith(".py")]
+    return [f"{Path(frame['filename']).name}:{frame['name']}:{frame['line']}" for frame in frames[:5]]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,120 @@
+"""fp16 and int8 files of wavefit and of other quantisers, from the same data, measured the same way in one run.
+
+    python benchmarks/precision.py [--only digits,ocr] [--peers ort,quark,common]
+
+Every quantiser is given the same labelled items (wavefit splits them itself into calibration and held-out data) and its
+file is tested on others. The first run installs the peers into environments below .cache/precision (Quark brings
+PyTorch: 2 to 6 GB). Numbers come from ONNX Runtime on the CPU with its optimisations off, half values rounded where a
+file types them half; latency comes from its default optimisations, one item, two threads, the files taking turns. An
+fp16 file runs in fp32 on that CPU: its latency here says nothing of a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import _precision_measure as measure
+import _precision_peers as peers
+import _precision_tasks
+from _precision_peers import Made
+from _precision_tasks import Task
+
+_CACHE = Path(__file__).parents[1] / ".cache" / "precision"
+_DEADLINE_S = 900.0
+
+
+def main() -> None:
+    options = _options()
+    families = tuple(name for name in options.peers.split(",") if name)
+    results = {}
+    for task in _precision_tasks.tasks(options.folder, tuple(options.only.split(","))):
+        made = [
+            peers.make(name, task.model, task.given, options.folder / task.name, options.folder, _DEADLINE_S)
+            for name, family in peers.PEERS.items()
+            if family in families
+        ]
+        results[task.name] = rows(task, made)
+        show(task, results[task.name])
+        (options.folder / "precision.json").write_text(json.dumps(results, indent=1))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--only", default="digits,ocr", help="tasks, by commas")
+    parser.add_argument("--peers", default=",".join(peers.FAMILIES), help="families of peers, by commas")
+    parser.add_argument("--folder", type=Path, default=_CACHE, help="where environments and files are kept")
+    return parser.parse_args()
+
+
+def rows(task: Task, made: list[Made]) -> list[dict[str, Any]]:
+    """One row a file: figures by name, or why there are none."""
+    reference = measure.answers(task.model, task)
+    points, _ = task.items(reference, task.test["labels"])
+    found = [_row(task, Made("fp32", task.model, 0.0), reference, points)]
+    found += [_row(task, each, reference, points) for each in made]
+    files = {row["name"]: Path(row["path"]) for row in found if "path" in row}
+    times = measure.latencies(files, task)
+    for row in found:
+        if row["name"] in times:
+            row["latency_s"] = statistics.median(times[row["name"]])
+            row["latency_ratio"] = measure.ratio(times[row["name"]], times["fp32"])
+    return found
+
+
+def _row(task: Task, made: Made, reference: dict[str, np.ndarray], points: np.ndarray) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": made.name, "seconds": made.seconds}
+    if made.path is None:
+        return {**row, "failure": made.failure}
+    labels = task.test["labels"]
+    try:
+        outputs = measure.answers(made.path, task)
+        optimised = measure.answers(made.path, task, optimised=True)
+        part = measure.shares(made.path)
+    except RuntimeError as error:  # ONNX Runtime's exceptions are RuntimeErrors
+        return {**row, "failure": f"does not load: {str(error).splitlines()[0][:160]}"}
+    ours, most = task.items(outputs, labels)
+    as_run, _ = task.items(optimised, labels)
+    return {
+        **row,
+        "path": str(made.path),
+        "metric": float(ours.sum() / most.sum()),
+        "change": measure.change(ours, points, most),
+        "metric_as_run": float(as_run.sum() / most.sum()),
+        "rel_l2": measure.distance(outputs, reference),
+        "int8": part.int8,
+        "int8_heavy": part.heavy,
+        "fp16": part.fp16,
+        "bytes": measure.size(made.path),
+    }
+
+
+def show(task: Task, found: list[dict[str, Any]]) -> None:
+    """A plain table."""
+    print(f"\n{task.name}: {task.metric} on {len(task.test['labels'])} items not given to any quantiser")
+    print(
+        f"{'':18}{'metric':>8}{'change, 95 %':>18}{'as run':>8}{'rel. L2':>10}"
+        f"{'int8':>6}{'heavy':>6}{'fp16':>6}{'MB':>7}{'ms':>8}{'to fp32':>8}{'made in s':>10}"
+    )
+    for row in found:
+        if "failure" in row:
+            print(f"{row['name']:18}{row['failure']}")
+            continue
+        low, high = row["change"]
+        print(
+            f"{row['name']:18}{row['metric']:8.4f}{low:+9.4f}{high:+9.4f}{row['metric_as_run']:8.4f}"
+            f"{row['rel_l2']:10.2g}{row['int8']:6.0%}{row['int8_heavy']:6.0%}{row['fp16']:6.0%}"
+            f"{row['bytes'] / 1e6:7.2f}{row['latency_s'] * 1e3:8.2f}{row['latency_ratio']:8.2f}{row['seconds']:10.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
