@@ -11,13 +11,13 @@ import numpy as np
 from wavefit.errors import InputError
 from wavefit.precision.histogram import Histogram
 from wavefit.precision.targets import LIMITS, Target
+from wavefit.precision.thresholds import Range, entropy_range, mse_range, percentile_range, squared_error
 
 Method = Literal["minmax", "percentile", "entropy", "mse"]
 METHODS: tuple[Method, ...] = ("minmax", "percentile", "entropy", "mse")
 PERCENTILES = (99.9, 99.99, 99.999)
 
 _SMALLEST_SCALE = float(np.finfo(np.float32).tiny)  # a subnormal scale is zero on a device that flushes them
-_CANDIDATES = 100  # clipping thresholds that MSE tries an end
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def parameters(
         method: how the range is chosen that the integers span.
             "minmax": the least and the greatest element.
             "percentile": that share of the elements, an equal share cut from each end.
-            "entropy": see :func:`entropy_range`.
-            "mse": see :func:`mse_range`.
+            "entropy": least divergence, see :func:`wavefit.precision.thresholds.entropy_range`.
+            "mse": least squared error, see :func:`wavefit.precision.thresholds.mse_range`.
         percentile: of "percentile", in percent.
 
     Raises:
@@ -86,39 +86,23 @@ def _scale(scale: float) -> float:
     return float(np.float32(max(scale, _SMALLEST_SCALE))) if scale > 0 else 1.0
 
 
-def _range(found: Histogram, method: Method, target: Target, percentile: float) -> tuple[float, float]:
+def _range(found: Histogram, method: Method, target: Target, percentile: float) -> Range:
     if found.total == found.zeros or method == "minmax":
         return found.low, found.high
     if method == "percentile":
         return percentile_range(found, percentile)
-    return found.low, found.high
+    if method == "entropy":
+        return entropy_range(found, _levels(found, target))
+    return mse_range(found, lambda ends: _error(found, quantised(*ends, target)))
 
 
-def percentile_range(found: Histogram, percentile: float) -> tuple[float, float]:
-    """The range that holds that share of the elements, in percent, an equal share cut from each end.
-
-    A one-sided value is cut at its far end only, by the whole share: after Relu the near end is zero, and stays.
-    Right to the width of a bin.
-    """
-    edges, cumulative = _cumulative(found)
-    cut = (1 - percentile / 100) * found.total
-    if found.low >= 0:
-        return found.low, min(_at(edges, cumulative, found.total - cut), found.high)
-    if found.high <= 0:
-        return max(_at(edges, cumulative, cut), found.low), found.high
-    low = _at(edges, cumulative, cut / 2)
-    high = _at(edges, cumulative, found.total - cut / 2)
-    return max(low, found.low), min(high, found.high)
+def _levels(found: Histogram, target: Target) -> int:
+    """Integers that magnitudes have: half of all, or all where only one sign is there and the zero point may move."""
+    least, greatest = LIMITS[target.activation]
+    one_sided = found.low >= 0 or found.high <= 0
+    whole = greatest - least + 1
+    return whole if one_sided and (least == 0 or not target.symmetric) else whole // 2
 
 
-def _cumulative(found: Histogram) -> tuple[np.ndarray, np.ndarray]:
-    """Edges, and elements below each; zeros are counted in at the edge that is zero, as a step there."""
-    middle = len(found.counts) // 2
-    below = np.concatenate([[0], np.cumsum(found.counts)]).astype(np.float64)
-    stepped = np.concatenate([below[: middle + 1], below[middle:] + found.zeros])
-    edges = found.edges
-    return np.concatenate([edges[: middle + 1], edges[middle:]]), stepped
-
-
-def _at(edges: np.ndarray, cumulative: np.ndarray, count: float) -> float:
-    return float(np.interp(count, cumulative, edges))
+def _error(found: Histogram, to: Quantised) -> float:
+    return squared_error(found, to.scale, to.low, to.high)

@@ -7,66 +7,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wavefit.precision import graph
+from wavefit.precision import fold_batchnorm, graph
 from wavefit.precision.constants import Constants
-from wavefit.precision.qdq_operators import attribute, bias_of, takes_int8, weight
+from wavefit.precision.linear import attribute
+from wavefit.precision.qdq_operators import bias_of, takes_int8, weight
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
 def folded(model: ir.Model, nodes: Collection[str] | None = None) -> ir.Model:
-    """A copy with the same answers and, for those nodes (None for all):
+    """A copy with the same answers and fewer nodes.
 
-    Conv, BatchNormalization -> Conv; MatMul, Add of a bias -> Gemm where the input is a matrix; Gemm with alpha and
-    beta -> 1. The first node's name stays, and the last one's output.
+    BatchNormalization goes into the layer before it. For those nodes (None for all), MatMul and the Add of a bias
+    become Gemm where the input is a matrix, and Gemm has alpha and beta of 1. The first node's name stays, and the
+    last one's output.
     """
-    result = graph.copy(model)
+    result = fold_batchnorm.fold(model)
     constants = Constants(result)
     for node in list(result.graph):
         if nodes is not None and node.name not in nodes:
             continue
-        if node.op_type == "Conv" and takes_int8(node):
-            _fold_normalisation(result, constants, node)
-        elif node.op_type == "MatMul" and takes_int8(node):
+        if node.op_type == "MatMul" and takes_int8(node):
             _fold_bias(result, constants, node)
         elif node.op_type == "Gemm" and takes_int8(node):
             _fold_factors(constants, node)
     constants.drop_unread()
     return result
-
-
-def _fold_normalisation(model: ir.Model, constants: Constants, conv: ir.Node) -> None:
-    found = _sole_reader(conv)
-    if (
-        found is None
-        or found.op_type != "BatchNormalization"
-        or found.domain
-        or found.inputs[0] is not conv.outputs[0]
-    ):
-        return
-    given = [graph.constant(value) for value in found.inputs[1:5]]
-    if (
-        any(each is None for each in given)
-        or attribute(found, "training_mode", 0)
-        or _used_outputs(found) != 1
-    ):
-        return
-    scale, shift, mean, variance = (np.asarray(each, np.float64) for each in given)
-    weights = graph.constant(conv.inputs[1])
-    assert weights is not None
-    factor = scale / np.sqrt(variance + float(attribute(found, "epsilon", 1e-5)))
-    bias = graph.constant(conv.inputs[2]) if len(conv.inputs) > 2 else None
-    before = np.zeros_like(mean) if bias is None else bias.astype(np.float64)
-    scaled = weights.astype(np.float64) * factor.reshape(-1, *[1] * (weights.ndim - 1))
-    new_weight = constants.add(f"{conv.inputs[1].name}_folded", scaled.astype(weights.dtype))  # type: ignore[union-attr]
-    new_bias = constants.add(
-        f"{conv.name}_bias_folded", ((before - mean) * factor + shift).astype(weights.dtype)
-    )
-    conv.replace_input_with(1, new_weight)
-    conv.resize_inputs(3)
-    conv.replace_input_with(2, new_bias)
-    _take_over(model, conv, found)
 
 
 def _fold_bias(model: ir.Model, constants: Constants, product: ir.Node) -> None:
@@ -127,7 +94,3 @@ def _sole_reader(node: ir.Node) -> ir.Node | None:
         return None
     found = uses[0].node
     return found if found.graph is node.graph else None
-
-
-def _used_outputs(node: ir.Node) -> int:
-    return sum(1 for value in node.outputs if value.uses() or value.is_graph_output())

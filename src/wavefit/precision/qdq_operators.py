@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wavefit.precision import graph
+from wavefit.precision.linear import attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -111,12 +112,6 @@ def tail(node: ir.Node) -> ir.Node:
     if following is not None and not following.domain and _clips(following, last.outputs[0]):
         last = following
     return last
-
-
-def attribute(node: ir.Node, name: str, otherwise: float | str) -> float | str:
-    """An attribute's number or text."""
-    found = node.attributes.get(name)
-    return otherwise if found is None else found.value
 
 
 def bias_of(node: ir.Node) -> np.ndarray | None:
