@@ -67,16 +67,18 @@ class Net:
         return self.add("Add", [product, self.normal(f"{name}_b", columns, scale=0.1 * gain)], name)
 
     def conv(self, source: str, name: str, channels: tuple[int, int], size: int = 3, stride: int = 1) -> str:
+        """Of random weights that keep the variance after a Relu, with half a kernel of padding."""
         taken, given = channels
         kernel = self.normal(f"{name}_w", given, taken, size, size, scale=(2 / (taken * size * size)) ** 0.5)
         inputs = [source, kernel, self.normal(f"{name}_b", given, scale=0.1)]
         return self.add("Conv", inputs, name, pads=[size // 2] * 4, strides=[stride, stride])
 
     def residual(self, source: str, name: str, channels: int) -> str:
-        """Conv, Relu, Conv, Add, Relu."""
+        """Conv, Relu, Conv, Mul, Add, Relu."""
         x = self.add("Relu", [self.conv(source, f"{name}_conv1", (channels, channels))], f"{name}_relu1")
         x = self.conv(x, f"{name}_conv2", (channels, channels))
-        return self.add("Relu", [self.add("Add", [source, x], f"{name}_add")], f"{name}_relu2")
+        less = self.add("Mul", [x, self.constant(f"{name}_less", 0.25)], f"{name}_quarter")
+        return self.add("Relu", [self.add("Add", [source, less], f"{name}_add")], f"{name}_relu2")
 
     def head(self, source: str, channels: int, classes: int = 10) -> str:
         """GlobalAveragePool, Flatten, Gemm."""
