@@ -39,9 +39,11 @@ GRAPHS: dict[str, tuple[int, str]] = {
     ),
     "loop": (
         17,
-        """(float[2,3] x) => (float[2,3] y, float[T,2,3] all) <int64 trips = {3}, bool go = {1}, float[3] k = {1.0,2.0,3.0}> {
+        """(float[2,3] x) => (float[2,3] y, float[T,2,3] all)
+            <int64 trips = {3}, bool go = {1}, float[3] k = {1.0,2.0,3.0}> {
             a = Add(x, k)
-            b, all = Loop(trips, go, a) <body = g1 (int64 i, bool c, float[2,3] s) => (bool d, float[2,3] t, float[2,3] u)
+            b, all = Loop(trips, go, a) <body = g1 (int64 i, bool c, float[2,3] s)
+                => (bool d, float[2,3] t, float[2,3] u)
                 { d = Identity(c)  t = Mul(s, a)  u = Add(t, k) }>
             y = Relu(b) }""",
     ),
@@ -52,7 +54,7 @@ GRAPHS: dict[str, tuple[int, str]] = {
     ),
     "where with constants": (
         17,
-        """(float[N,3] x) => (float[N,3] y) <float low = {-3e38}, float zero = {0.0}> {
+        """(float[N,3] x) => (float[N,3] y) <float low = {-60000.0}, float zero = {0.0}> {
             m = Greater(x, zero)  a = Where(m, x, low)  y = Softmax(a) }""",
     ),
     "clip": (
@@ -117,13 +119,15 @@ GRAPHS: dict[str, tuple[int, str]] = {
     ),
     "suppression": (
         17,
-        """(float[1,4,4] boxes, float[1,1,4] scores) => (int64[K,3] y, float[1,1,4] s) <int64 n = {3}, float t = {0.5}> {
+        """(float[1,4,4] boxes, float[1,1,4] scores) => (int64[K,3] y, float[1,1,4] s)
+            <int64 n = {3}, float t = {0.5}> {
             b = Abs(boxes)  s = Sigmoid(scores)  y = NonMaxSuppression(b, s, n, t) }""",
     ),
     "eye, windows and one-hot": (
         17,
         """(float[4,4] x, int64[4] i) => (float[4,4] y) <int64 four = {4}, float[2] v = {0.0, 1.0}> {
-            e = EyeLike(x)  w = HannWindow(four)  o = OneHot(i, four, v)  a = MatMul(x, e)  b = Mul(a, w)  y = Add(b, o) }""",
+            e = EyeLike(x)  w = HannWindow(four)  o = OneHot(i, four, v)  a = MatMul(x, e)
+            b = Mul(a, w)  y = Add(b, o) }""",
     ),
     "all shared": (17, "(float[N,3] x) => (float[N,3] y) { a = Sum(x, x, x)  b = Max(a, x)  y = Concat<axis=0>(b) }"),
 }  # fmt: skip

@@ -24,21 +24,24 @@ class Case:
 
     Args:
         path: of the model: image [N,3,12,12] -> scores [N,8], boxes [N,6,2].
+        proto: the model.
         data: inputs by name.
         kept: the nodes that can not be half, a minimal set known from the operators' definitions.
     """
 
     path: Path
+    proto: onnx.ModelProto
     data: dict[str, np.ndarray]
     kept: frozenset[str]
 
 
 def build(path: Path) -> Case:
-    """Writes the model (opset 17, 25 nodes, seeded weights) to ``path``."""
+    """Writes the model (opset 17, 27 nodes, seeded weights) to ``path``."""
     random = np.random.default_rng(_SEED)
-    onnx.save(_model(random), str(path))
+    model = _model(random)
+    onnx.save(model, str(path))
     data = {"image": random.normal(0, 1, (2, 3, 12, 12)).astype(np.float32)}
-    return Case(path, data, frozenset({"celu", "positions", "is_inf", "branch"}))
+    return Case(path, model, data, frozenset({"celu", "positions", "is_inf", "branch"}))
 
 
 def _model(random: np.random.Generator) -> onnx.ModelProto:
