@@ -8,6 +8,7 @@ import pytest
 from fakes import sysfs
 from fakes.sysfs import GIB
 
+from wavefit.device import kfd
 from wavefit.device.probe import probe
 from wavefit.device.runtimes import merge_seen
 from wavefit.device.seen import Seen
@@ -84,3 +85,11 @@ def hip(addresses: list[str]) -> Seen:
         for index, address in enumerate(addresses)
     )
     return Seen(runtime="hip", devices=devices)
+
+
+def test_in_the_compute_drivers_order_each_part_takes_a_place(tmp_path: Path) -> None:
+    """HIP's index of a card behind one in eight parts is 8."""
+    cpx(tmp_path, 28)
+    sysfs.kfd_node(tmp_path, 9, sysfs.gpu_properties("0000:03:00.0", simd_count=192, simd_per_cu=2))
+    order = kfd.order(tmp_path)
+    assert (order.index("0000:05:00.0"), order.index("0000:03:00.0"), len(order)) == (0, 8, 9)

@@ -8,6 +8,8 @@ import os
 import re
 import shutil
 import socket
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -298,3 +300,28 @@ def test_a_torn_process_is_an_unknown_one(tmp_path: Path) -> None:
     with open_machine(tmp_path) as machine:
         assert machine.process is None
         assert findings(machine) is not None
+
+
+def wavefit(*arguments: str, largest: int | None = None) -> subprocess.CompletedProcess[str]:
+    """The command, with the size that a file may have at most: a full disk, as far as a test can make one."""
+    limit = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({largest}, {largest}));"
+        if largest
+        else ""
+    )
+    code = f"{limit}import wavefit.cli; wavefit.cli.main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit, no /proc")
+def test_a_disk_that_is_full_or_read_only_is_one_sentence_and_leaves_no_file(tmp_path: Path) -> None:
+    root, file = software.machine(tmp_path / "machine").root, tmp_path / "a.tar.gz"
+    full = wavefit("doctor", "--root", str(root), "--collect", str(file), largest=512)
+    nowhere = wavefit("doctor", "--root", str(root), "--collect", "/proc/self/a.tar.gz")
+    for done in (full, nowhere):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+        assert "a.tar.gz cannot be written: " in done.stderr
+    assert not file.exists()

@@ -51,8 +51,8 @@ def commands(found: Explanation) -> str:
 
 def test_an_override_is_for_the_gpu_that_is_here(tmp_path: Path) -> None:
     said = first("rocBLAS error: Cannot read TensileLibrary.dat", machine(tmp_path, sysfs.apu))
-    assert commands(said) == "export HSA_OVERRIDE_GFX_VERSION=11.0.0"
-    assert "gfx1103" in said.cause
+    assert commands(said).splitlines()[-1] == "export HSA_OVERRIDE_GFX_VERSION=11.0.0"
+    assert "gfx1103: ROCm 10 has them" in said.cause
     assert said.machine
 
 
@@ -210,3 +210,23 @@ def test_every_blank_in_a_text_is_filled(tmp_path: Path) -> None:
                 error.id,
                 text,
             )
+
+
+TENSILE = "rocBLAS error: Cannot read TensileLibrary.dat: Illegal seek for GPU arch : "
+
+
+def test_a_target_that_the_text_names_counts_where_no_gpu_is_here(tmp_path: Path) -> None:
+    """A log is often read on another machine than the one that wrote it."""
+    here = machine(tmp_path)
+    said = first(f"{TENSILE}gfx1103", here)
+    assert "gfx1103: ROCm 10 has them" in said.cause
+    assert "export HSA_OVERRIDE_GFX_VERSION=11.0.0" in commands(said)
+    assert not said.machine, "it is not of this machine"
+    assert "HSA_OVERRIDE_GFX_VERSION=10.3.0" in commands(first(f"{TENSILE}gfx1032", here))
+    assert "<" not in first("rocBLAS error: Cannot read TensileLibrary.dat", here).cause
+
+
+def test_a_gpu_that_is_here_counts_more_than_the_text(tmp_path: Path) -> None:
+    said = first(f"{TENSILE}gfx1032", machine(tmp_path, sysfs.apu))
+    assert "gfx1103" in said.cause
+    assert said.machine

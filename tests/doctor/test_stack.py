@@ -84,6 +84,11 @@ def test_without_a_gpu_it_says_what_is_left(tmp_path: Path) -> None:
     bare = examination(software.machine(tmp_path / "bare", gpus=""), [], "0.2.0")
     assert bare.usable
     assert "pip install 'wavefit[cpu]'" in bare.sentence
+    assert "pip install 'pyopencl[pocl]'" in bare.sentence
+    half = examination(
+        software.machine(tmp_path / "half", gpus="", packages={"onnxruntime": "1.32.0"}), [], "0.2.0"
+    )
+    assert "ONNX Runtime and pip install 'pyopencl[pocl]' lets OpenCL kernels run" in half.sentence
     packages = {"onnxruntime": "1.32.0", "pyopencl": "2026.1", "pocl-binary-distribution": "3.0"}
     able = examination(software.machine(tmp_path / "able", gpus="", packages=packages), [], "0.2.0")
     assert "ONNX Runtime" in able.sentence

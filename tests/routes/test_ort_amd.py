@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fakes import sysfs
 
 from wavefit import routes
 from wavefit.errors import RouteError
@@ -322,6 +323,17 @@ def test_the_hip_index_is_the_runtimes_own_or_the_place_among_amd_gpus() -> None
     assert _rocm.hip_index(told, everything) == 5
     with pytest.raises(RouteError, match="which of 2 AMD GPUs"):
         _rocm.hip_index(gpu(number=7), everything)
+
+
+def test_the_hip_index_is_the_place_in_the_compute_drivers_list(tmp_path: Path) -> None:
+    """KFD's nodes are HIP's order, whatever the bus says: ROCr takes them one after another."""
+    first, second = gpu(number=1), gpu(number=2)
+    for node, device in ((1, second), (2, first)):
+        properties = sysfs.gpu_properties(device.pci_address or "", simd_count=192, simd_per_cu=2)
+        sysfs.kfd_node(tmp_path, node, properties)
+    assert [_rocm.hip_index(device, [first, second], tmp_path) for device in (first, second)] == [1, 0]
+    third = gpu(number=3)
+    assert _rocm.hip_index(third, [first, second, third], tmp_path) == 2, "not in the list: the bus's order"
 
 
 def test_the_hip_index_follows_the_variables_that_renumber_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

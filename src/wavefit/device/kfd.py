@@ -15,6 +15,7 @@ from wavefit.device.partitions import partitions
 from wavefit.schema import Device, Pool
 
 _AMD = 0x1002
+_NODES = "sys/class/kfd/kfd/topology/nodes"
 _SHARED = 0xFFF8  # of a location: bus and device, without the function
 Properties = dict[str, int]
 
@@ -22,12 +23,21 @@ Properties = dict[str, int]
 def gpus(root: Path) -> list[Device]:
     """One Device a physical GPU: the partitions of a card are one, their CUs and memory added."""
     cards: dict[str, list[tuple[Path, Properties]]] = defaultdict(list)
-    for node in children(root / "sys/class/kfd/kfd/topology/nodes", r"\d+"):
+    for node in children(root / _NODES, r"\d+"):
         properties = _properties(node / "properties")
         if _is_gpu(properties):
             address = _address(properties) if _may_be_partitioned(properties) else None
             cards[address or node.name].append((node, properties))
     return [_device(nodes) for nodes in cards.values()]
+
+
+def order(root: Path) -> list[str]:
+    """The GPUs' PCI addresses in the order in which ROCm and HIP number them; a card in partitions once for each.
+
+    Source: ROCr and libhsakmt take the nodes of the topology one after another.
+    """
+    found = [_properties(node / "properties") for node in children(root / _NODES, r"\d+")]
+    return [address for each in found if _is_gpu(each) and (address := _address(each)) is not None]
 
 
 def _properties(path: Path) -> Properties:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from wavefit.device.files import read_text
 
-ROCM_INSTALL = "pip install torch --index-url https://download.pytorch.org/whl/rocm6.4"
-ROCM_NEWER = "or the newer ROCm that https://pytorch.org/get-started/locally offers"
+ROCM_INSTALL = "pip install torch --index-url https://download.pytorch.org/whl/rocm7.2"
+ROCM_NEWER = "or the ROCm that https://pytorch.org/get-started/locally names now"
 
 
 class Build(NamedTuple):

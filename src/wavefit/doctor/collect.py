@@ -39,6 +39,7 @@ _FILES = (
     "opt/rocm/core/.info/version",
     "sys/module/nvidia/version",
     "sys/class/kfd/kfd/topology/system_properties",
+    "wavefit/rocm-smi.json",
 )
 _FOLDERS = (  # the small files below that match, in the folders below that match
     ("sys/class/kfd/kfd/topology/nodes", r"name|properties|gpu_id|used_memory", r".+"),
@@ -68,7 +69,7 @@ _LISTED = (  # folders of which only the names within are recorded
 _PCI = (
     r"vendor|device|class|revision|subsystem_vendor|subsystem_device|uevent|enable|power_state|numa_node|"
     r"(current|max)_link_(speed|width)|mem_info_\w+|product_name|boot_vga|resource|vbios_version|d3cold_allowed|"
-    r"current_compute_partition|current_memory_partition|(name|in\d_label|freq\d_label|power\d_\w+|temp\d_label)"
+    r"current_compute_partition|current_memory_partition|(name|in\d_label|freq\d_label|power\d_\w+|temp\d_label|fan1_(input|max))"
 )
 _PCI_FOLDERS = r"drm|hwmon|hwmon\d+|card\d+|renderD\d+|power|fw_version"
 _LIBRARY = r"lib(amdhip64|migraphx_c|MIOpen|rocblas|hipblas|hsa-runtime64|OpenCL|amdocl64|vulkan)\.so(\.\d+)*"

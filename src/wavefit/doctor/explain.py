@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from wavefit.doctor.explain_facts import Facts, gather
+from wavefit.doctor.explain_facts import Facts, as_said, gather
 from wavefit.doctor.explain_text import Log
 from wavefit.doctor.known_errors import KnownError, load
 from wavefit.doctor.machine import Machine
@@ -62,7 +62,8 @@ def _find(log: Log, errors: Sequence[KnownError]) -> Iterator[tuple[KnownError, 
             yield error, place
 
 
-def _explanation(error: KnownError, line: str, facts: Facts | None) -> Explanation:
+def _explanation(error: KnownError, line: str, here: Facts | None) -> Explanation:
+    facts = as_said(here, line) if here is not None else None
     variants = () if facts is None else error.variants
     chosen = next((variant for variant in variants if facts is not None and facts.hold(variant.when)), None)
     words = facts.words() if facts is not None else {}
@@ -79,7 +80,7 @@ def _explanation(error: KnownError, line: str, facts: Facts | None) -> Explanati
         ),
         verify=_filled(error.verify, words),
         source=error.source,
-        machine=chosen is not None,
+        machine=chosen is not None and facts is here,
     )
 
 

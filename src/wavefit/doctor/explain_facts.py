@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wavefit.device import system
 from wavefit.device.versions import rocm
@@ -106,6 +106,14 @@ def gather(machine: Machine) -> Facts:
         rocm=rocm(machine.root),
         card=_card(machine),
     )
+
+
+def as_said(facts: Facts, line: str) -> Facts:
+    """With the targets that a line names, where this machine has no AMD GPU: the line is another machine's then."""
+    said = tuple(dict.fromkeys(re.findall(r"\bgfx[0-9a-f]{3,4}\b", line)))
+    if facts.integrated or not said:
+        return facts
+    return replace(facts, gfx=said, compiled=(), rocm=None)
 
 
 def _card(machine: Machine) -> int | None:

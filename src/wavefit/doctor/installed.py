@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from wavefit.device import ort_builds, torch_build
+from wavefit.device import ort_builds, torch_build, versions
 from wavefit.device.files import children, read_text
 from wavefit.doctor.machine import Machine
 from wavefit.errors import InputError
@@ -89,6 +89,19 @@ def webgpu(machine: Machine) -> tuple[Fix, ...]:
 def rocm_version(machine: Machine) -> str | None:
     """The version of the ROCm that pip installed ("rocm-sdk-core"), where there is one."""
     return packages(machine).get("rocm-sdk-core")
+
+
+def migraphx_package(machine: Machine) -> str:
+    """MIGraphX's package in AMD's repositories for the ROCm that is here, or for the newest where none is.
+
+    Source: AMD, "Install MIGraphX": migraphx up to ROCm 7.2, amdrocm-migraphx with 7.14 and 10.0, then with the major
+    version in its name.
+    """
+    found = re.match(r"(\d+)\.(\d+)", versions.rocm(machine.root) or rocm_version(machine) or "")
+    number = (int(found[1]), int(found[2])) if found else (10, 1)
+    if number < (7, 14):
+        return "migraphx"
+    return "amdrocm-migraphx" if number <= (10, 0) else f"amdrocm{number[0]}-migraphx"
 
 
 def _installed_here() -> Installed:

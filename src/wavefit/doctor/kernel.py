@@ -100,7 +100,7 @@ def hip_index(machine: Machine, gpu: Device) -> int | None:
     for runtime in gpu.runtimes:
         if runtime.name == "hip" and runtime.index is not None:
             return runtime.index
-    order = [each.pci_address for each in kfd.gpus(machine.root)]
+    order = kfd.order(machine.root)
     return order.index(gpu.pci_address) if gpu.pci_address in order else None
 
 

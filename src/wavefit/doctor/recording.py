@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from wavefit.device.files import children
 from wavefit.doctor.machine import Machine
 from wavefit.doctor.scrub import Scrubber
+from wavefit.errors import InputError
 
 _LARGEST_FILE = 1 << 20
 _MOST_FILES = 20_000
@@ -118,7 +120,11 @@ class Recording:
 
 
 def write(recording: Recording, file: Path) -> None:
-    """Fixed times, owners and order: two recordings of one state are equal byte for byte."""
+    """Fixed times, owners and order: two recordings of one state are equal byte for byte.
+
+    Raises:
+        InputError: the file cannot be written; nothing is left of it then.
+    """
     buffer = io.BytesIO()
     scrub = recording.scrub.path
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -132,8 +138,15 @@ def write(recording: Recording, file: Path) -> None:
             member = _member(scrub(name), tarfile.SYMTYPE)
             member.linkname = scrub(target)
             tar.addfile(member)
-    with file.open("wb") as sink, gzip.GzipFile(filename="", mode="wb", fileobj=sink, mtime=0) as packed:
-        packed.write(buffer.getvalue())
+    try:
+        file.write_bytes(gzip.compress(buffer.getvalue(), mtime=0))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+        raise InputError(
+            f"{file} cannot be written: {error.strerror}",
+            "name a file in a folder with room that you may write to",
+        ) from error
 
 
 def _member(name: str, kind: bytes) -> tarfile.TarInfo:

@@ -78,14 +78,18 @@ def _sentence(machine: Machine, findings: tuple[Finding, ...]) -> str:
 
 
 def _without_gpu(machine: Machine) -> str:
+    """What the CPU can do, and what would let it do the rest."""
     found = packages(machine)
-    ways = []
-    if any(name in found for name in BUILDS):
-        ways.append("models run on the CPU with ONNX Runtime")
-    if "pyopencl" in found and ("pocl-binary-distribution" in found or _opencl_drivers(machine)):
-        ways.append("OpenCL kernels run on the CPU")
-    if not ways:
-        return "pip install 'wavefit[cpu]' lets models run on the CPU"
+    models = any(name in found for name in BUILDS)
+    kernels = "pyopencl" in found and ("pocl-binary-distribution" in found or bool(_opencl_drivers(machine)))
+    ways = [
+        "models run on the CPU with ONNX Runtime"
+        if models
+        else "pip install 'wavefit[cpu]' lets models run on the CPU",
+        "OpenCL kernels run on the CPU"
+        if kernels
+        else "pip install 'pyopencl[pocl]' lets OpenCL kernels run on it",
+    ]
     return " and ".join(ways)
 
 

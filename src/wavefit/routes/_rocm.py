@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from wavefit.device import kfd
 from wavefit.errors import RouteError
 from wavefit.routes._packages import version
 from wavefit.schema import Device
@@ -55,12 +56,13 @@ def no_gpu(devices: Sequence[Device]) -> tuple[str, str] | None:
     return None
 
 
-def hip_index(device: Device, devices: Sequence[Device]) -> int:
-    """The number by which HIP calls a GPU: as the runtime reported it, else its place among the AMD GPUs.
+def hip_index(device: Device, devices: Sequence[Device], root: Path = _ROOT) -> int:
+    """The number by which HIP calls a GPU: as the runtime reported it, else its place in the compute driver's list.
 
     Args:
         device: an AMD GPU.
-        devices: all of this machine's, in PCI order, which is HIP's own order.
+        devices: all of this machine's, in PCI order: the order that is left where the driver's list has not the GPU.
+        root: where that list lies.
 
     Raises:
         RouteError: neither is known, so that another GPU might be used in its place.
@@ -68,7 +70,9 @@ def hip_index(device: Device, devices: Sequence[Device]) -> int:
     for runtime in device.runtimes:
         if runtime.name == "hip" and runtime.index is not None:
             return runtime.index
-    addresses = [gpu.pci_address for gpu in amd_gpus(devices)]
+    addresses: list[str | None] = [*kfd.order(root)]
+    if device.pci_address not in addresses:
+        addresses = [gpu.pci_address for gpu in amd_gpus(devices)]
     if device.pci_address in addresses:
         return _renumbered(device, addresses.index(device.pci_address), len(addresses), os.environ)
     if len(addresses) <= 1:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from fakes import software
 
+from wavefit.doctor import installed
 from wavefit.doctor.checks import wheels_onnxruntime
 from wavefit.schema import Finding
 
@@ -71,7 +73,23 @@ def test_a_package_built_for_another_rocm(tmp_path: Path) -> None:
 def test_migraphx_itself_is_missing(tmp_path: Path) -> None:
     finding = migraphx(tmp_path, "libamdhip64.so.7")
     assert finding.status == "problem"
-    assert finding.fixes[0].command == "sudo apt install migraphx"
+    assert finding.fixes[0].command == "sudo apt install amdrocm10-migraphx"
+
+
+@pytest.mark.parametrize(
+    ("rocm", "package"),
+    [
+        ("7.2.4-42", "migraphx"),
+        ("6.4.1", "migraphx"),
+        ("7.14.0", "amdrocm-migraphx"),
+        ("10.0.0", "amdrocm-migraphx"),
+        ("10.2.0", "amdrocm10-migraphx"),
+    ],
+)
+def test_migraphxs_package_changed_its_name(tmp_path: Path, rocm: str, package: str) -> None:
+    """AMD's "Install MIGraphX" of each of these versions."""
+    machine = software.machine(tmp_path, files={"opt/rocm/.info/version": rocm})
+    assert installed.migraphx_package(machine) == package
 
 
 def test_the_provider_was_overwritten(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def _note(machine: Machine, integrated: Device, card: Device, indices: list[int]
     ]
     return _finding(
         status="note",
-        title=f"{kernel.called(integrated)} is integrated and stands beside {kernel.called(card)}: say which one HIP takes",
+        title=f"{kernel.called(integrated)} is integrated, beside {kernel.called(card)}: say which one HIP takes",
         evidence=(*order, asked) if asked else tuple(order),
         cause="HIP takes the first GPU, whatever its speed, and many libraries have no kernels for integrated ones",
         fixes=(

@@ -7,7 +7,7 @@ import sys
 
 from wavefit.device.ort_builds import BUILDS
 from wavefit.doctor import libraries
-from wavefit.doctor.installed import installed, packages
+from wavefit.doctor.installed import installed, migraphx_package, packages
 from wavefit.doctor.machine import Machine
 from wavefit.schema import Finding, Fix
 
@@ -136,7 +136,8 @@ def _other_rocm(machine: Machine, name: str, version: str, missing: list[str]) -
     needed = f"ROCm {major}" if major else "the ROCm that the package was built for"
     fixes = [Fix(command="xdg-open https://rocm.docs.amd.com", why=f"install {needed}")]
     if all(re.match(r"libmigraphx", soname) for soname in missing):
-        fixes = [Fix(command="sudo apt install migraphx", why="AMD's package, after ROCm")]
+        package = migraphx_package(machine)
+        fixes = [Fix(command=f"sudo apt install {package}", why="from AMD's repository, after ROCm")]
         cause = "MIGraphX is a package of its own that ROCm's base packages do not bring."
     return Finding(
         check=_NAME,
