@@ -56,6 +56,6 @@ def _take_out(node: ir.Node, value: ir.Value) -> None:
     assert isinstance(graph, ir.Graph)
     name = out.name
     ir.convenience.replace_all_uses_with(out, value, replace_graph_outputs=True)
-    graph.remove(node, safe=False)
+    graph.remove(node, safe=True)  # lets go of its inputs too
     out.name = f"{name}_normalised"
     value.name = name
