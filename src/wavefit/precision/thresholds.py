@@ -10,7 +10,8 @@ from wavefit.precision.histogram import Histogram
 
 Range = tuple[float, float]
 
-_STEPS = 100  # that a threshold is tried at, over the whole range; then as many again about the best
+_STEPS = 100  # that a common threshold is tried at
+_NEAR = 10  # that each end is tried at on either side of the best, first in those steps, then in tenths of them
 _ROUNDS = 2
 _ENTROPY_BINS = 2048
 _ENTROPY_STRIDE = 8  # bins between two thresholds: 0.4 to 0.8 % of the range
@@ -67,9 +68,9 @@ def mse_range(found: Histogram, error: Callable[[Range], float]) -> Range:
     grid = reach * np.arange(1, _STEPS + 1) / _STEPS
     clipped = [(max(found.low, -t), min(found.high, t)) for t in grid]
     best = min(clipped, key=error)
-    for step in [reach / _STEPS] * _ROUNDS + [reach / _STEPS**2 * 2] * _ROUNDS:
-        best = min((best, *((best[0], high) for high in _near(best[1], step, 0.0, found.high))), key=error)
-        best = min((best, *((low, best[1]) for low in _near(best[0], step, found.low, 0.0))), key=error)
+    for step in (reach / _STEPS,) * _ROUNDS + (reach / _STEPS / 10,) * _ROUNDS:
+        best = min([best, *((best[0], high) for high in _near(best[1], step, 0.0, found.high))], key=error)
+        best = min([best, *((low, best[1]) for low in _near(best[0], step, found.low, 0.0))], key=error)
     return best
 
 
@@ -84,9 +85,8 @@ def squared_error(found: Histogram, scale: float, low: float, high: float) -> fl
 
 def _near(end: float, step: float, least: float, greatest: float) -> np.ndarray:
     """Places about an end of the range, within its bounds."""
-    found = end + step * np.arange(-_STEPS // 2, _STEPS // 2 + 1)
-    found = found[(found >= least) & (found <= greatest)]
-    return found
+    places = end + step * np.arange(-_NEAR, _NEAR + 1)
+    return places[(places >= least) & (places <= greatest) & (places != end)]
 
 
 def _magnitudes(found: Histogram) -> tuple[np.ndarray, float]:
