@@ -67,6 +67,7 @@ def convert(
     kept = {node: slots(node, edited, low).free for node in edited.graph if node not in lowered}
     conversion = _Conversion(edited, low, {node: found.free for node, found in lowered.items()} | kept)
     conversion.run(lowered, io)
+    _drop_idle_casts(edited)
     drop_unused(edited.graph)
     return infer(edited)
 
@@ -158,6 +159,19 @@ class _Conversion:
 
     def _fresh(self, name: str) -> str:
         return self._names.fresh(f"{name}_{NAMES[self._low]}")
+
+
+def _drop_idle_casts(model: ir.Model) -> None:
+    """Takes away the model's own Casts that have nothing left to do: from half to what is half now."""
+    for node in list(model.graph):
+        if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
+            continue
+        source, output = node.inputs[0], node.outputs[0]
+        if source is None or source.dtype != output.dtype or output.is_graph_output():
+            continue
+        for use in list(output.uses()):
+            use.node.replace_input_with(use.idx, source)
+        model.graph.remove(node)
 
 
 def _set_type_attribute(node: ir.Node, name: str, low: Low) -> None:

@@ -90,16 +90,21 @@ def require_cast(model: ir.Model, low: str) -> None:
 
 def slots(node: ir.Node, model: ir.Model, low: str) -> Slots:
     """What of a node of the main graph can be half."""
-    floats = [value for value in (*node.inputs, *node.outputs) if is_fp32(value)]
-    if not floats:
+    import onnx_ir as ir
+
+    values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
+    unknown = next((value for value in values if value.type is None), None)
+    if unknown is None and not any(is_fp32(value) for value in values):
         return Slots()
     opset = node.version or model.opset_imports.get(node.domain, 0)
     schema = _schema(node.op_type, opset, node.domain)
     if schema is None:
         return Slots(refusal=f"{_called(node)} has no definition in the ONNX standard")
+    if unknown is not None:
+        return Slots(refusal=f"the type of its value {unknown.name!r} could not be inferred")
     if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
         return Slots(refusal=f"the body of {node.op_type} stays in fp32")
-    if not _tensors_only(node):
+    if not all(isinstance(value.type, ir.TensorType) for value in values):
         return Slots(refusal=f"{node.op_type} handles sequences or optional values, whose elements stay fp32")
     return _admitted(node, schema, low)
 
@@ -173,13 +178,6 @@ def _first_opset(node: ir.Node, low: str) -> int:
         )
     )
     return min(versions, default=0)
-
-
-def _tensors_only(node: ir.Node) -> bool:
-    import onnx_ir as ir
-
-    values = (value for value in (*node.inputs, *node.outputs) if value is not None)
-    return all(isinstance(value.type, ir.TensorType | ir.SparseTensorType | None) for value in values)
 
 
 def _called(node: ir.Node) -> str:
