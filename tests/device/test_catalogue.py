@@ -64,6 +64,7 @@ def test_an_unknown_target_is_none() -> None:
         ("7900 xtx", "Radeon RX 7900 XTX", "gfx1100", 96),
         ("RX7900XT", "Radeon RX 7900 XT", "gfx1100", 84),
         ("mi300x", "Instinct MI300X", "gfx942", 304),
+        ("mi300a", "Instinct MI300A", "gfx942", 228),
         ("vii", "Radeon VII", "gfx906", 60),
         ("5700g", "Radeon Vega 8 (Ryzen 7 5700G)", "gfx90c", 8),
         ("Ryzen AI Max+ 395", "Radeon 8060S", "gfx1151", 40),

@@ -221,6 +221,7 @@ def test_enough_bandwidths_were_recomputed() -> None:
 @pytest.mark.parametrize(
     ("name", "rate", "tflops"),
     [("MI300X", "fp16_matrix", 1307.4), ("MI300X", "fp32", 163.4), ("MI355X", "fp16_matrix", 2516.6),
+     ("MI300A", "fp16_matrix", 980.6), ("MI300A", "fp32", 122.6),
      ("MI250X", "fp16_matrix", 383 / 2), ("MI210", "bf16_matrix", 181.0), ("MI100", "bf16_matrix", 92.3),
      ("MI50 16GB", "int8", 53.6), ("RX 7900 XTX", "fp16_matrix", 122.8), ("RX 9070 XT", "fp16_matrix", 195),
      ("RX 9070 XT", "int8_matrix", 779 / 2), ("RX 9060 XT 16GB", "int8_matrix", 410 / 2), ("RX 6900 XT", "fp32", 23.04),
@@ -229,6 +230,23 @@ def test_enough_bandwidths_were_recomputed() -> None:
 )  # fmt: skip
 def test_peaks_are_those_that_the_makers_publish(name: str, rate: str, tflops: float) -> None:
     assert catalogue.device_of(name).peaks[rate].value == pytest.approx(tflops * 1e12, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "gb_per_s"),
+    [
+        ("890M", 120),
+        ("880M", 120),
+        ("860M", 128),
+        ("780M", 120),
+        ("8060S", 256),
+        ("MI300A", 5300),
+        ("MI300X", 5300),
+    ],
+)
+def test_bandwidths_are_those_of_the_fastest_memory_that_is_named(name: str, gb_per_s: float) -> None:
+    """LPDDR5-7500 and LPDDR5X-8000 at 128 bits, LPDDR5X-8000 at 256, HBM3 as AMD publishes it."""
+    assert catalogue.device_of(name).peaks["bandwidth"].value == pytest.approx(gb_per_s * 1e9)
 
 
 # ---- Support --------------------------------------------------------------------------------------------------------
