@@ -98,8 +98,8 @@ def passes(node: ir.Node) -> bool:
         return False
     if node.op_type == "MaxPool":
         return len(node.outputs) == 1
-    if node.op_type == "Resize":
-        return attribute(node, "mode", "nearest") == "nearest"
+    if node.op_type == "Resize":  # ONNX Runtime computes other modes in floats
+        return bool(attribute(node, "mode", "nearest") == "nearest")
     return True
 
 
@@ -109,7 +109,7 @@ def tail(node: ir.Node) -> ir.Node:
     following = _only_reader(last)
     if following is not None and node.op_type == "MatMul" and _is_bias(following):
         last, following = following, _only_reader(following)
-    if following is not None and not following.domain and _clips(following, last.outputs[0]):
+    if following is not None and following.inputs[0] is last.outputs[0] and bounds(following) is not None:
         last = following
     return last
 
@@ -130,6 +130,19 @@ def bias_of(node: ir.Node) -> np.ndarray | None:
     return None
 
 
+def bounds(node: ir.Node) -> tuple[float, float] | None:
+    """What a Relu, or a Clip with constant ends, cuts off; None for any other node."""
+    if node.domain or not (
+        node.op_type == "Relu" or (node.op_type == "Clip" and _fixed(node, 1) and _fixed(node, 2))
+    ):
+        return None
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    ends = [graph.constant(node.inputs[slot]) if slot < len(node.inputs) else None for slot in (1, 2)]
+    low, high = (None if end is None else float(end.reshape(())) for end in ends)
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
 def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
     """Nodes that read it, and as which input."""
     for use in value.uses():
@@ -138,12 +151,6 @@ def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
 
 def _is_bias(node: ir.Node) -> bool:
     return bias_of(node) is not None
-
-
-def _clips(node: ir.Node, value: ir.Value) -> bool:
-    if node.op_type == "Relu":
-        return True
-    return node.op_type == "Clip" and node.inputs[0] is value and all(_fixed(node, slot) for slot in (1, 2))
 
 
 def _only_reader(node: ir.Node) -> ir.Node | None:
