@@ -58,6 +58,11 @@ def test_an_unknown_target_is_none() -> None:
 # ---- A GPU that is not here -----------------------------------------------------------------------------------------
 
 
+def test_an_accelerator_and_an_apu_of_one_target() -> None:
+    """AMD: MI300A has CPUs and GPU on one memory, MI300X is a card."""
+    assert [catalogue.device_of(name).integrated for name in ("mi300a", "mi300x")] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("name", "expected", "gfx", "units"),
     [

@@ -35,7 +35,10 @@ class DoctorOptions:
     fix: Annotated[bool, typer.Option("--fix", help="Run the safe fixes, each after a question.")] = False
     root: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="A recorded machine, .tar.gz or folder, instead of this one."),
+        typer.Option(
+            metavar="PATH",
+            help="A recorded machine, .tar.gz, folder or rocm-smi's JSON, instead of this one.",
+        ),
     ] = None
     collect: Annotated[
         Path | None,

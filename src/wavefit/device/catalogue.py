@@ -10,6 +10,7 @@ import msgspec
 
 from wavefit.device import peaks
 from wavefit.device._catalogue_load import Catalogue, Product, Rate, Support, Target, load, parse
+from wavefit.device.gfx import is_integrated
 from wavefit.errors import InputError
 from wavefit.schema import Device, Figure, Link, Pool
 
@@ -131,7 +132,8 @@ def _find(name: str) -> Product:
 
 
 def _of_product(found: Product) -> Device:
-    facts = target(found.gfx) if found.gfx else None
+    pci_id = found.pci_ids[0] if len(found.pci_ids) == 1 else None
+    integrated = is_integrated(found.gfx, pci_id)  # MI300A is an APU with a target that cards have too
     source = "; ".join(found.source)
     memory = None if found.memory_bytes is None else found.memory_bytes // found.gpus
     speed = _GTS.get(found.pcie_gen) if found.pcie_gen else None
@@ -141,8 +143,8 @@ def _of_product(found: Product) -> Device:
         vendor=found.vendor,
         name=found.name,
         gfx=found.gfx,
-        integrated=facts.integrated if facts and facts.integrated is not None else memory is None,
-        pci_id=found.pci_ids[0] if len(found.pci_ids) == 1 else None,
+        integrated=memory is None if integrated is None else integrated,
+        pci_id=pci_id,
         compute_units=found.compute_units // found.gpus,
         memory=(Pool(name="vram", total_bytes=memory, source=source),) if memory else (),
         link=Link(max_speed_gts=speed, max_width=found.pcie_lanes) if speed else None,
