@@ -6,6 +6,7 @@ that one wrong position in a large batch is not averaged away. What is allowed i
 
 No single element may be off by more than 8 times the allowed share of its item's largest value: the largest of 10^8
 normal errors is 6 times their root mean square, so this only finds what is not rounding, as a corrupted tile.
+Where all that is fine, no channel may be lost: see :mod:`wavefit.guard.lost`.
 Other outputs (integers, booleans, text) must be equal in fp32, and in 99 % of elements in lower precisions.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wavefit.guard.limits import Limits
+from wavefit.guard.lost import Channels
 from wavefit.schema import OutputError
 
 _SPIKE = 8.0
@@ -65,6 +67,7 @@ class Tally:
     _worst: int = 0
     _items: int = 0
     _shapes: list[str] = field(default_factory=list)
+    _channels: Channels = field(default_factory=Channels)
     _rms: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +96,7 @@ class Tally:
             self._add_item(have, want, true[index] if index < len(true) else None)
             self._items += 1
         self._add_classes(actual, expected)
+        self._channels.add(actual, expected, exact)
 
     def _add_item(self, actual: np.ndarray, expected: np.ndarray, exact: np.ndarray | None) -> None:
         have, want = actual.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
@@ -182,7 +186,8 @@ class Tally:
                 f"{where} has an element off by {self._max_abs:.2e}, {self._spike:.1e} of its sample's largest value, "
                 "more than rounding explains"
             )
-        return reasons
+        lost = self._channels.reason(self.limits) if not reasons else None
+        return [f"{where} {lost}"] if lost is not None else reasons
 
     @property
     def _same_share(self) -> float:
