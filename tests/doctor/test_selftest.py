@@ -105,6 +105,11 @@ def test_hip_is_not_tried_where_the_compute_driver_leaves_every_gpu_out(tmp_path
     assert [order.runtime for order in selftests.orders(linux.machine(tmp_path))] == ["numpy"]
 
 
+def test_in_wsl_hip_is_tried_though_linux_names_no_gpu(tmp_path: Path) -> None:
+    wsl = software.machine(tmp_path, gpus="", files={"dev/dxg": ""})
+    assert [order.runtime for order in selftests.orders(wsl)] == ["hip"]
+
+
 def test_nothing_runs_for_a_recorded_machine(tmp_path: Path) -> None:
     assert selftests.check(software.machine(tmp_path)) == []
 

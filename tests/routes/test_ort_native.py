@@ -95,7 +95,7 @@ WEBGPU = (
 @pytest.mark.parametrize(
     ("text", "reason", "fix"),
     [
-        (MIGRAPHX, "the library libmigraphx_c.so.3 is missing", "sudo apt install migraphx"),
+        (MIGRAPHX, "the library libmigraphx_c.so.3 is missing", "sudo apt install amdrocm10-migraphx"),
         (ROCM, "the library libhipblas.so.3 is missing", "install ROCm"),
         (WEBGPU, "WebGPU found no GPU", "vulkaninfo"),
         ("x: libamdhip64.so.7: cannot open shared object file", "libamdhip64.so.7", "ROCm 7 or newer"),

@@ -52,28 +52,39 @@ def run(payload: Order, say: Reporter) -> Tested:
 
 
 def _on_device(runtime: Runtime, compiler: ctypes.CDLL | None, index: int, say: Reporter) -> Outcome:
-    """Without the compiler, the first matrix comes back in place of a product."""
-    a, b = matrices()
+    """The test of one GPU, whose name is in what fails."""
     target = runtime.select(index)
     name = f"HIP {index}, {target or 'target unknown'}"
+    try:
+        return _tried(runtime, compiler if target else None, (name, target or ""), say)
+    except RouteError as error:
+        raise RouteError(f"{name}: {error.reason}", error.fix) from error
+
+
+def _tried(runtime: Runtime, compiler: ctypes.CDLL | None, device: tuple[str, str], say: Reporter) -> Outcome:
+    """The test of the current GPU, given by its name and target.
+
+    Without the compiler, the first matrix comes back in place of a product.
+    """
+    name, target = device
+    a, b = matrices()
     say.stage("allocate and copy")
     buffers = [runtime.allocate(a.nbytes) for _ in range(3)]
     for buffer, matrix in zip(buffers, (a, b), strict=False):
         runtime.copy_in(buffer, matrix)
-    computed = compiler is not None and target is not None
-    if compiler is not None and target is not None:
+    if compiler is not None:
         say.stage(f"{COMPILE} for {target}")
         code = compile_kernel(compiler, target)
         say.stage("matmul")
         runtime.launch(code, buffers)
-    source = buffers[2] if computed else buffers[0]
+    source = buffers[0] if compiler is None else buffers[2]
     say.stage("first copy back")
     first = runtime.copy_out(source)
     say.stage(SECOND_COPY)
     second = runtime.copy_out(source)
     for buffer in buffers:
         runtime.free(buffer)
-    if computed:
+    if compiler is not None:
         return outcome(name, first, second)
     right = bool((first == a).all())
     return Outcome(

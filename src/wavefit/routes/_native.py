@@ -89,7 +89,7 @@ def _package_of(library: str) -> str:
     if library.startswith("libvulkan"):
         return "sudo apt install libvulkan1 mesa-vulkan-drivers"
     if library.startswith("libmigraphx"):
-        return "sudo apt install migraphx (after ROCm: https://rocm.docs.amd.com)"
+        return "sudo apt install amdrocm10-migraphx, with ROCm up to 7.2 migraphx (after ROCm: https://rocm.docs.amd.com)"
     if library.startswith("libamdhip64.so."):
         return f"install ROCm {library.rpartition('.')[2]} or newer: https://rocm.docs.amd.com"
     if library.startswith(("libhip", "libroc", "libMIOpen", "libhsa")):
