@@ -22,6 +22,10 @@ HALF_SMALLEST_NORMAL = 2.0**-14
 HALF_SMALLEST = 2.0**-24
 """IEEE 754 binary16: largest, smallest normal and smallest subnormal number."""
 
+_HALF_NORMAL_ERROR = 2.0**-12
+_HALF_ABSOLUTE_ERROR = HALF_SMALLEST / math.sqrt(12)
+"""Root mean square error of rounding normal halves, relative; and of subnormal ones, whose step is one size."""
+
 MEMORY_BYTES = 512 << 20
 """Most memory that the values of one pass may take together, in bytes."""
 
@@ -54,6 +58,27 @@ class Range(Struct, frozen=True, kw_only=True):
     @property
     def root_mean_square(self) -> float:
         return math.sqrt(self.mean_square)
+
+    def scaled(self, factor: float) -> Range:
+        """The range of the value times ``factor``, a power of two; sums and losses as estimates from its moments."""
+        size = abs(factor)
+        rms = self.root_mean_square * size
+        power = 1 if factor < 1 else 2  # of a sum of squares, where the larger estimate is the careful one
+        return Range(
+            low=self.low * factor,
+            high=self.high * factor,
+            max_abs=self.max_abs * size,
+            smallest=self.smallest * size,
+            mean_abs=self.mean_abs * size,
+            mean_square=rms * rms,
+            subnormal_share=_share_after(self, size, HALF_SMALLEST_NORMAL),
+            lost_share=_share_after(self, size, HALF_SMALLEST),
+            half_error=_HALF_NORMAL_ERROR + min(1.0, _HALF_ABSOLUTE_ERROR / rms) if rms else 0.0,
+            elements=self.elements,
+            unbounded=self.unbounded,
+            sums={name: found * size**power for name, found in self.sums.items()},
+            divisors={name: found * size * size for name, found in self.divisors.items()},
+        )
 
 
 def observe(
@@ -243,6 +268,11 @@ def _with_counts(whole: Range, a: Range, b: Range) -> Range:
 
 def _share(magnitudes: np.ndarray, limit: float) -> float:
     return float((magnitudes < limit).mean()) if magnitudes.size else 0.0
+
+
+def _share_after(found: Range, factor: float, limit: float) -> float:
+    """1 or 0 by the root mean square: the distribution itself is not kept."""
+    return float(0 < found.root_mean_square * factor < limit)
 
 
 def _half_error(values: np.ndarray) -> float:

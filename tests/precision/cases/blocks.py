@@ -66,11 +66,25 @@ class Net:
         )
         return self.add("Add", [product, self.normal(f"{name}_b", columns, scale=0.1 * gain)], name)
 
-    def conv(self, source: str, name: str, channels: tuple[int, int], size: int = 3, stride: int = 1) -> str:
-        """Of random weights that keep the variance after a Relu, with half a kernel of padding."""
+    def conv(
+        self,
+        source: str,
+        name: str,
+        channels: tuple[int, int],
+        size: int = 3,
+        stride: int = 1,
+        gain: float = 1.0,
+        level: float = 1.0,
+    ) -> str:
+        """Of random weights that keep the variance after a Relu, times the gain, with half a kernel of padding.
+
+        Args:
+            level: size of what it makes, which the bias is a tenth of.
+        """
         taken, given = channels
-        kernel = self.normal(f"{name}_w", given, taken, size, size, scale=(2 / (taken * size * size)) ** 0.5)
-        inputs = [source, kernel, self.normal(f"{name}_b", given, scale=0.1)]
+        scale = gain * (2 / (taken * size * size)) ** 0.5
+        kernel = self.normal(f"{name}_w", given, taken, size, size, scale=scale)
+        inputs = [source, kernel, self.normal(f"{name}_b", given, scale=0.1 * level)]
         return self.add("Conv", inputs, name, pads=[size // 2] * 4, strides=[stride, stride])
 
     def residual(self, source: str, name: str, channels: int) -> str:
