@@ -35,7 +35,8 @@ def quantisable(model: ir.Model, target: Target | None = None) -> tuple[str, ...
     }
     gains: set[str] = set()
     for node in reversed(list(model.graph)):
-        read = any(reader.name in gains for output in tail(node).outputs for reader, _ in readers(output))
+        last = tail(node) if node.name in able else node
+        read = any(reader.name in gains for output in last.outputs for reader, _ in readers(output))
         if (read and (node.name in able or passes(node))) or (node.name in able and node.op_type in PRODUCTS):
             gains.add(str(node.name))
     return tuple(name for name in graph.nodes(model) if name in gains & able)
