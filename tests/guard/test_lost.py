@@ -118,6 +118,15 @@ def test_no_false_alarm(name: str, precision: Precision) -> None:
     assert reasons(have, want, precision) == ()
 
 
+def test_allowed_noise_in_channels_that_vary_little() -> None:
+    """Four items of 1,000 classes: some class hardly varies by chance, and noise of a tenth is more than that."""
+    random = np.random.default_rng(5)
+    want = random.normal(0, 1, (4, 1000)) + random.normal(0, 3, 1000)
+    have = want + random.normal(0, 0.1 * np.sqrt(10), want.shape)
+    assert np.linalg.norm(have - want) / np.linalg.norm(want) > 0.09
+    assert reasons(have, want) == ()
+
+
 def test_noise_of_the_tensors_own_rounding_says_nothing() -> None:
     """Differences of large equal numbers: what is left is rounding, another one in every order of summation."""
     random = np.random.default_rng(3)

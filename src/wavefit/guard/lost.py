@@ -9,10 +9,13 @@ itself over all items and positions. It is lost where
   so that an offset of a channel that hardly varies is left to the norm of the whole;
 - it says something: its standard deviation is beyond 4 times the reference's own error against float64 in that
   channel, 4 roundings of its own values, and 2^8 roundings of the reference at the size of the largest channel;
-- it is of the size of the others (at least a quarter of the largest standard deviation); or of a size of its own (no
-  channel lies between it and 16 times as much); or nine tenths of the channels of its size, and three at least, are
-  nearly free of error, so that it is no step too wide that it was lost to. The small end of many channels, as features
-  after Relu or classes that no item shows, fades into the others, and its loss does no harm.
+- it is of the size of the others (at least a quarter of the largest standard deviation), and its error more than 4
+  times that of the median channel, so that it is no channel that happens to vary little among noise that is allowed;
+  or it is of a size of its own (no channel lies between it and 16 times as much); or nine tenths of the channels of
+  its size, and three at least, are nearly free of error, so that it is no step too wide that it was lost to.
+
+The small end of many channels, as features after Relu or classes that no item shows, fades into the others, and its
+loss does no harm.
 
 Probabilities (all between 0 and 1) have one unit, so that a channel of them that stays near 0 is no other kind of
 number but a class that does not occur: of those, only channels of the size of the largest count.
@@ -33,6 +36,7 @@ _UNEXPLAINED = 0.5  # of the variance
 _OWN_ENERGY = 0.25
 _NOISE, _NOISE_OF_LARGEST = 4.0, 2.0**8
 _ORDINARY = 0.25  # of the largest standard deviation
+_OUTLYING = 4.0  # times the median channel's error
 _GAP = 16.0
 _ALIKE, _ALIKE_SHARE, _ALIKE_LEAST = (
     2.0,
@@ -77,7 +81,8 @@ class _Axis:
         live = deviation > self._noise(limits, np.sqrt(energy), largest)
         gone = live & (error > np.maximum(_UNEXPLAINED * variance, _OWN_ENERGY * energy))
         ordinary = deviation >= _ORDINARY * largest
-        found = gone & ordinary
+        outlying = error > _OUTLYING**2 * float(np.median(error[live])) if live.any() else live
+        found = gone & ordinary & outlying
         small = gone & ~ordinary
         if small.any() and not probabilities:
             clear = live & (error <= _CLEAR * variance)
