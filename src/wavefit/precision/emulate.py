@@ -94,7 +94,8 @@ class _Rounding:
         output = self._round(value, low, name)
         for use in readers:
             use.node.replace_input_with(use.idx, output)
-        replace(self._model, value, output)
+        if value.is_graph_output():
+            replace(self._model, value, output)
         self._rounded[name, low] = output
 
     def _round(self, value: ir.Value, low: str, name: str) -> ir.Value:
