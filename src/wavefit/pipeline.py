@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from time import monotonic
@@ -17,9 +17,11 @@ from wavefit.bench.prepare import Prepared, Preparing, Resolving
 from wavefit.bench.scenarios import check_load
 from wavefit.bench.sweep import why_stop
 from wavefit.bench.trial import Trial, Trialled
+from wavefit.bundle import variants
 from wavefit.bundle.journal import Journal
-from wavefit.bundle.read import is_bundle, model_of, picked
+from wavefit.bundle.read import is_bundle, load_bundle, picked, source_of
 from wavefit.bundle.write import write_bundle
+from wavefit.candidates import candidates, models_of, wanted_files
 from wavefit.choice import choose
 from wavefit.device.measure import measured
 from wavefit.device.probe import probe
@@ -28,6 +30,7 @@ from wavefit.errors import InputError, RouteError
 from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
 from wavefit.plan.predict import Planner
+from wavefit.precision.search.records import Made, Making
 from wavefit.report.page import render
 from wavefit.schema import (
     Bundle,
@@ -42,6 +45,7 @@ from wavefit.schema import (
     Struct,
     TensorSpec,
     Unsupported,
+    Variant,
     fingerprint,
 )
 
@@ -126,7 +130,7 @@ def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundl
     progress.say("packing the bundle")
     kept = [*tried.records, *journal.others(tried.records)]
     page = render(draft, tried.records)
-    return write_bundle(journal.folder, draft, tried.model, kept, page), tried.records
+    return write_bundle(journal.folder, draft, tried.model, kept, page, tried.searched), tried.records
 
 
 class _Tried(Struct, frozen=True, kw_only=True):
@@ -138,6 +142,8 @@ class _Tried(Struct, frozen=True, kw_only=True):
     refusals: tuple[Unsupported, ...]
     records: list[Record]
     skipped: list[Skipped]
+    variants: tuple[Variant, ...] = ()
+    searched: Path | None = None  # the folder that the variants lie in
 
 
 def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
@@ -146,9 +152,11 @@ def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
     model = _resolve(order, journal, work)
     request = settle(order.request, model)
     prepared = _prepare(model, request, journal, work)
-    answers = candidates(devices, model, request)
-    refusals = tuple(answer for answer in answers if isinstance(answer, Unsupported))
-    trials = _Trials(model, request, prepared, journal, work, progress)
+    searched, made = _variants(order, devices, model, request, prepared, journal, work)
+    models = models_of(model, made.variants)
+    answers = candidates(devices, models, request, made.variants)
+    refusals = (*made.refusals, *(answer for answer in answers if isinstance(answer, Unsupported)))
+    trials = _Trials(models, request, prepared, journal, work, progress)
     for plan in (answer for answer in answers if isinstance(answer, Plan)):
         if request.series is not None and plan.series != request.series:
             continue
@@ -160,6 +168,8 @@ def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
         refusals=refusals,
         records=trials.records,
         skipped=trials.skipped,
+        variants=made.variants,
+        searched=searched,
     )
 
 
@@ -210,15 +220,50 @@ def settle(request: Request, model: Model) -> Request:
     return replace(request, batches=batches)
 
 
-def candidates(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
-    """Every route's answers, in the routes' order."""
-    names = request.routes or routes.names()
-    return [answer for name in names for answer in routes.get(name).plans(devices, model, request)]
+def _variants(
+    order: Order,
+    devices: Sequence[Device],
+    model: Model,
+    request: Request,
+    prepared: Prepared,
+    journal: Journal,
+    work: _Work,
+) -> tuple[Path, Made]:
+    """The model's variants and the folder that they lie in: a bundle's own, an earlier search's, or a new one's."""
+    if is_bundle(order.model):
+        folder = Path(order.model) / variants.FOLDER
+        own = (variants.located(each, folder) for each in load_bundle(Path(order.model))[0].variants)
+        return folder, Made(variants=tuple(own))
+    wanted = wanted_files(devices, model, request)
+    if not wanted:
+        return journal.variants, Made()
+    how = (request.max_drop, request.data.metric, request.data.seed, request.sizes, request.mixed)
+    key = fingerprint(model.sha256, prepared.digest, how, wanted, __version__)
+    for folder in (journal.variants, journal.folder / variants.FOLDER):
+        made = variants.known(key, folder)
+        if made is not None:
+            return folder, made
+    payload = Making(
+        key=key,
+        model=model,
+        request=request,
+        reference=prepared.folder,
+        folder=str(journal.variants),
+        wanted=wanted,
+    )
+    answer = work.run("wavefit.precision.search.variants:make_variants", payload, Made, "precision")
+    if isinstance(answer, Failure):
+        reason = f"the search for variants ended early: {answer.reason}"
+        return journal.variants, Made(
+            refusals=(Unsupported(route="precision", reason=reason, fix=answer.fix),)
+        )
+    variants.keep(key, answer, journal.variants)
+    return journal.variants, answer
 
 
 def _resolve(order: Order, journal: Journal, work: _Work) -> Model:
     if is_bundle(order.model):
-        return model_of(Path(order.model), picked(Path(order.model)))
+        return source_of(Path(order.model), load_bundle(Path(order.model))[0])
     payload = Resolving(model=order.model, inputs=order.inputs, folder=str(journal.work / "model"))
     return work.must("wavefit.bench.prepare:resolve_model", payload, Model, f"reading {order.model}")
 
@@ -233,7 +278,7 @@ class _Trials:
 
     def __init__(
         self,
-        model: Model,
+        models: Mapping[str | None, Model],
         request: Request,
         prepared: Prepared,
         journal: Journal,
@@ -242,13 +287,13 @@ class _Trials:
     ) -> None:
         self.records: list[Record] = []
         self.skipped: list[Skipped] = []
-        self._model = model
+        self._models = models
         self._request = request
         self._prepared = prepared
         self._journal = journal
         self._work = work
         self._progress = progress
-        self._planner = Planner(model)
+        self._planners = {name: Planner(model) for name, model in models.items()}
 
     def sweep(self, first: Plan, device: Device) -> None:
         """Tries one way to run the model at every batch, until that is no longer worthwhile."""
@@ -258,14 +303,14 @@ class _Trials:
             if reason is not None:
                 self.skipped.append(Skipped(plan=plan, reason=reason))
                 continue
-            predicted = self._planner.predict(device, plan)
+            predicted = self._planners[plan.variant].predict(device, plan)
             record = self._record(replace(plan, predicted=predicted), device)
             done.append(record)
             self.records.append(record)
 
     def _at_every_batch(self, plan: Plan) -> Iterator[Plan]:
         for batch in self._request.batches:
-            shapes = bind(self._model, batch, self._request.sizes)
+            shapes = bind(self._models[plan.variant], batch, self._request.sizes)
             yield replace(plan, batch=batch, shapes=shapes)
 
     def _why_not(self, plan: Plan, done: Sequence[Record], device: Device) -> str | None:
@@ -276,7 +321,8 @@ class _Trials:
 
     def _record(self, plan: Plan, device: Device) -> Record:
         versions = {**routes.get(plan.route).versions(), "wavefit": __version__}
-        key = record_key(plan, device, self._model, versions, self._request, self._prepared.digest)
+        model = self._models[plan.variant]
+        key = record_key(plan, device, model, versions, self._request, self._prepared.digest)
         known = self._journal.find(key)
         if known is not None and _still_holds(known, self._request.deadline_s):
             self._progress.done(known, again=True)
@@ -290,14 +336,19 @@ class _Trials:
         payload = Trial(
             plan=plan,
             device=device,
-            model=self._model,
+            model=self._models[plan.variant],
             request=self._request,
             reference=self._prepared.folder,
             reference_score=self._prepared.score,
         )
         answer = self._work.run("wavefit.bench.trial:run_trial", payload, Trialled, plan.label)
         record = Record(
-            key=key, created=now(), device=device, model=self._model, plan=plan, versions=versions
+            key=key,
+            created=now(),
+            device=device,
+            model=payload.model,
+            plan=plan,
+            versions=versions,
         )
         if isinstance(answer, Failure):
             return replace(record, failure=answer)
@@ -402,6 +453,8 @@ def _draft(order: Order, tried: _Tried, choice: Choice) -> Bundle:
         devices=tried.devices,
         refusals=tried.refusals,
         skipped=tuple(tried.skipped),
+        model=tried.model,
+        variants=tried.variants,
         files={},
     )
 

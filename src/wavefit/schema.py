@@ -615,6 +615,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
     refusals: tuple[Unsupported, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     devices: tuple[Device, ...] = ()  # every device that was asked for, also those that no plan could use
+    model: Model | None = None  # that was asked about; a record's is a variant's where its plan has one
     variants: tuple[Variant, ...] = ()
     files: dict[str, str]  # path in the folder, with "/" -> SHA-256
 

@@ -10,7 +10,7 @@ from wavefit.child.main import Reporter
 from wavefit.errors import InputError
 from wavefit.guard.reference import make_reference
 from wavefit.guard.task import Metric, Score, find_metric, reference_score
-from wavefit.model.data import load_samples
+from wavefit.model.data import read_samples
 from wavefit.model.samples import Samples
 from wavefit.model.source import resolve
 from wavefit.schema import Data, Model, Request, Struct, TensorSpec
@@ -80,20 +80,6 @@ def _metric(request: Request, samples: Samples) -> Metric | None:
     if samples.labels is None:
         raise InputError(f"--metric {name} needs labels", "give --data with one folder a class, or --labels")
     return metric
-
-
-def read_samples(model: Model, data: Data, sizes: dict[str, int]) -> Samples:
-    """The request's data: the user's, or seeded random.
-
-    Raises:
-        InputError: it does not fit the model.
-    """
-    from wavefit.model.images import Preprocess
-
-    preprocess = Preprocess(resize=data.resize, mean=data.mean, std=data.std)
-    path = None if data.path is None else Path(data.path)
-    labels = None if data.labels is None else Path(data.labels)
-    return load_samples(model, path, labels, sizes, data.count, data.seed, preprocess)
 
 
 def _digest(samples: Samples, metric: Metric | None) -> str:

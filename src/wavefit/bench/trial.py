@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from wavefit import routes
 from wavefit.bench.measure import Opened, measure
 from wavefit.bench.memory import host_peak_bytes
-from wavefit.bench.prepare import read_samples
 from wavefit.child.main import Reporter
 from wavefit.device.power import meters
 from wavefit.errors import RouteError
@@ -22,6 +21,7 @@ from wavefit.guard.check import check
 from wavefit.guard.placement import reasons
 from wavefit.guard.reference import Reference
 from wavefit.guard.task import Score, evaluate, find_metric, judge
+from wavefit.model.data import read_samples
 from wavefit.model.samples import Samples
 from wavefit.routes.session import Arrays, Session
 from wavefit.schema import (

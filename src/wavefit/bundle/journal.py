@@ -33,6 +33,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.work = folder / WORK
+        self.variants = self.work / "variants"
         self._path = self.work / RECORDS
         self._lock = FileLock(self.work / "lock", timeout=0)
         self._records: dict[str, Record] = {}
@@ -63,7 +64,7 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         """Leaves nothing behind but a bundle, or the records that the next run goes on from."""
-        unfinished = self._path.exists()
+        unfinished = self._path.exists() or self.variants.exists()
         if not unfinished:
             shutil.rmtree(self.work, ignore_errors=True)
         self._lock.release()
@@ -86,9 +87,9 @@ class Journal:
         ]
 
     def shed(self) -> None:
-        """Removes the exported model and the reference, which are big; the records stay for the next run."""
+        """Removes the exported model and the reference, which are big; records and variants stay for the next run."""
         for path in self.work.iterdir():
-            if path.is_dir():
+            if path.is_dir() and path != self.variants:
                 shutil.rmtree(path, ignore_errors=True)
 
     def append(self, record: Record) -> None:

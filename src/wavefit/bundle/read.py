@@ -8,6 +8,7 @@ import msgspec
 
 from wavefit.bundle.files import sha256
 from wavefit.bundle.journal import RECORDS, WORK, read_records
+from wavefit.bundle.variants import FOLDER
 from wavefit.bundle.write import MANIFEST, MODEL, PROGRAM, REPORT
 from wavefit.errors import InputError
 from wavefit.schema import SCHEMA_VERSION, Bundle, Model, Record, Struct, decode
@@ -69,11 +70,25 @@ def picked(folder: Path) -> Record:
 
 
 def model_of(folder: Path, record: Record) -> Model:
-    """The record's model, at the place where it lies in this bundle."""
-    program = str((folder / PROGRAM).resolve()) if record.model.exported_program is not None else None
-    return msgspec.structs.replace(
-        record.model, path=str((folder / MODEL).resolve()), exported_program=program
-    )
+    """The record's model, a variant where its plan has one, at the place where it lies in this bundle."""
+    name = MODEL if record.plan.variant is None else f"{FOLDER}/{record.plan.variant}.onnx"
+    return _placed(folder, record.model, name)
+
+
+def source_of(folder: Path, bundle: Bundle) -> Model:
+    """The model that a bundle was made of.
+
+    Raises:
+        InputError: an older wavefit wrote the bundle and did not say.
+    """
+    if bundle.model is None:
+        raise InputError(f"{folder} does not say what model it was made of", _AGAIN)
+    return _placed(folder, bundle.model, MODEL)
+
+
+def _placed(folder: Path, model: Model, name: str) -> Model:
+    program = str((folder / PROGRAM).resolve()) if model.exported_program is not None else None
+    return msgspec.structs.replace(model, path=str((folder / name).resolve()), exported_program=program)
 
 
 def _check_version(folder: Path, text: bytes) -> None:

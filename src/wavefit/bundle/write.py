@@ -10,6 +10,7 @@ import msgspec
 
 from wavefit.bundle.files import copy_whole, sha256, write_whole
 from wavefit.bundle.journal import RECORDS, WORK
+from wavefit.bundle.variants import FOLDER, copy_variants
 from wavefit.errors import InputError
 from wavefit.schema import Bundle, Model, Record, encode, pretty
 
@@ -25,6 +26,7 @@ def write_bundle(
     model: Model,
     records: Sequence[Record],
     page: str,
+    searched: Path | None = None,
 ) -> Bundle:
     """Writes a bundle into ``folder``, which may hold an older one.
 
@@ -34,6 +36,7 @@ def write_bundle(
         draft: the manifest without its files.
         model: what the records were measured on; its files are copied in.
         page: the report.
+        searched: the folder that the draft's variants lie in.
 
     Returns:
         The manifest as written.
@@ -42,6 +45,8 @@ def write_bundle(
         InputError: the model's weights lie in a file of a name that a bundle needs for itself.
     """
     names = _copy_model(folder, model)
+    if searched is not None:
+        names += copy_variants(draft.variants, searched, folder)
     write_whole(folder / RECORDS, b"".join(encode(record) + b"\n" for record in records))
     write_whole(folder / REPORT, page.encode())
     names += [RECORDS, REPORT]
@@ -59,7 +64,7 @@ def _copy_model(folder: Path, model: Model) -> list[str]:
     """
     source = Path(model.path)
     for name in model.external:
-        if Path(name).parts[0] in (MODEL, PROGRAM, RECORDS, REPORT, MANIFEST, WORK):
+        if Path(name).parts[0] in (MODEL, PROGRAM, RECORDS, REPORT, MANIFEST, WORK, FOLDER):
             raise InputError(
                 f"{model.name} keeps weights in {name!r}, a name that a bundle needs for itself",
                 "save the model with its external data under another name",

@@ -33,6 +33,7 @@ ModelArgument = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+_AUTO = "auto"
 _LARGEST_SEED = 2**63 - 1  # of LoadGen's settings
 
 
@@ -139,7 +140,9 @@ class DataOptions:
 class WhereOptions:
     """What is tried."""
 
-    precision: Annotated[str, typer.Option(metavar="P,P", help="fp32, fp16, bf16: any of them.")] = "fp32"
+    precision: Annotated[
+        str, typer.Option(metavar="P,P", help="fp32, fp16, bf16, int8: any of them; auto searches all.")
+    ] = "fp32"
     batch: Annotated[str, typer.Option(metavar="N,N", help="Batches to try, ascending: 1,2,4,8.")] = "1"
     route: Annotated[list[str] | None, typer.Option(help="Only this route (may be repeated).")] = None
     device: Annotated[list[str] | None, typer.Option(help="Only this device (see `wavefit devices`).")] = None
@@ -206,11 +209,11 @@ class GoalOptions:
         )
 
 
-def _precisions(text: str) -> tuple[Precision, ...]:
-    chosen = choices("--precision", text, Precision)
-    if "int8" in chosen:
-        raise InputError("--precision int8 is not offered yet", "use fp32, fp16 or bf16")
-    return chosen
+def _precisions(text: str, data: Path | None) -> tuple[Precision, ...]:
+    """``auto``: all that may be faster; int8 only where there are data to calibrate on."""
+    if text.strip() == _AUTO:
+        return ("fp32", "fp16") if data is None else ("fp32", "fp16", "int8")
+    return choices("--precision", text, Precision)
 
 
 def build_request(
@@ -229,7 +232,8 @@ def build_request(
         objective=objective,
         price_per_hour=goal.price_per_hour,
         constraints=goal.constraints(),
-        precisions=_precisions(where.precision),
+        precisions=_precisions(where.precision, data.data),
+        mixed=where.precision.strip() == _AUTO,
         batches=parse_batches(where.batch),
         sizes=shapes.sizes(),
         routes=tuple(where.route or ()),

@@ -9,7 +9,7 @@ from wavefit.errors import InputError
 from wavefit.model.arrays import load_arrays
 from wavefit.model.images import Preprocess, load_images
 from wavefit.model.samples import Samples, random_samples
-from wavefit.schema import Model
+from wavefit.schema import Data, Model
 
 
 def load_samples(
@@ -46,3 +46,15 @@ def load_samples(
     if data.suffix in (".npz", ".npy"):
         return load_arrays(model, data, labels, sizes)
     raise InputError(f"{data} is no data that wavefit reads", "give a folder of images, an .npz or an .npy")
+
+
+def read_samples(model: Model, data: Data, sizes: dict[str, int]) -> Samples:
+    """The request's data: the user's, or seeded random.
+
+    Raises:
+        InputError: it does not fit the model.
+    """
+    preprocess = Preprocess(resize=data.resize, mean=data.mean, std=data.std)
+    path = None if data.path is None else Path(data.path)
+    labels = None if data.labels is None else Path(data.labels)
+    return load_samples(model, path, labels, sizes, data.count, data.seed, preprocess)

@@ -130,12 +130,19 @@ class Judge:
         except InputError as error:
             return Judgement(passed=False, error=None, reasons=(error.what,))
 
+    @property
+    def batch(self) -> int:
+        """Items of one run."""
+        free = min(_BATCH, self.reference.samples.count) if self.model.batch else 1
+        return fixed_batch(self.model) or free
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the inputs of one run."""
+        return bind(self.model, self.batch, self.sizes)
+
     def _plan(self, precision: Precision) -> Plan:
-        batch = fixed_batch(self.model) or (
-            min(_BATCH, self.reference.samples.count) if self.model.batch else 1
-        )
-        shapes = bind(self.model, batch, self.sizes)
-        return Plan(route="emulated", device="cpu", precision=precision, batch=batch, shapes=shapes)
+        return Plan(route="emulated", device="cpu", precision=precision, batch=self.batch, shapes=self.shapes)
 
 
 class _Emulated(Session):

@@ -1,0 +1,74 @@
+"""The search for fp16 and bf16: as much of the graph in half as passes, and the reason for every node that is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from wavefit.precision.convert import cannot, convert
+from wavefit.precision.emulate import emulated
+from wavefit.precision.hazards import computes, hazards
+from wavefit.precision.islands import smallest
+from wavefit.precision.ranges import observe
+from wavefit.precision.scaling import rescale
+from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
+from wavefit.precision.sensitivity import measure
+from wavefit.schema import Precision, Sensitivity, Unsupported
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupported:
+    """The variant with the fewest nodes kept in fp32.
+
+    Nodes that the numbers over calibration data convict are kept, unless scaling spares them; where the guard still
+    says no, the smallest further set is searched for.
+
+    Raises:
+        InputError: the graph cannot be run or typed.
+    """
+    ranges = observe(material.graph, material.split.calibration, material.say)
+    found = rescale(material.graph, ranges, hazards(material.graph, ranges, low), low)
+    barred = {node.node: node for node in (*cannot(found.model, low), *found.left)}
+    free = [str(node.name) for node in found.model.graph if computes(node) and node.name not in barred]
+    kept, sensitivity = _islands(material, found.model, free, low)
+    if len(kept) == len(free):
+        return _refused(material, low)
+    assignment: dict[str, Precision] = {name: low for name in free if name not in kept}
+    judgement = material.judge(emulated(found.model, assignment), low)
+    if not judgement.passed:
+        return _refused(material, low, judgement.reasons)
+    return Draft(
+        graph=convert(found.model, assignment, low),
+        precision=low,
+        target="any",
+        judgement=judgement,
+        assignment=assignment,
+        nodes=counts(found.model, assignment),
+        kept=(*barred.values(), *kept_by_guard(found.model, kept, low, sensitivity)),
+        scaled=found.scaled,
+        sensitivity=sensitivity,
+    )
+
+
+def _islands(
+    material: Material, graph: ir.Model, free: list[str], low: Precision
+) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
+    """What else must be kept; nothing is measured where the guard passes without."""
+
+    def lowered(nodes: frozenset[str]) -> ir.Model:
+        return emulated(graph, dict.fromkeys(nodes, low))
+
+    def passes(kept: frozenset[str]) -> bool:
+        return material.judge(lowered(frozenset(free) - kept), low).passed
+
+    if passes(frozenset()):
+        return frozenset(), ()
+    sensitivity = measure(graph, free, lowered, material.judge, material.say)
+    return smallest(free, passes, frozenset(), most_first(sensitivity), material.say), sensitivity
+
+
+def _refused(material: Material, low: Precision, reasons: tuple[str, ...] = ()) -> Unsupported:
+    why = f": {reasons[0]}" if reasons else ""
+    reason = f"no part of the model passes the guard in {low}{why}"
+    return Unsupported(route="precision", reason=reason, fix="use --precision fp32", precision=low)

@@ -1,0 +1,105 @@
+"""The search for int8: the best way to quantise, and the nodes that must stay with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from wavefit.model.cost import cost
+from wavefit.precision.islands import smallest
+from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
+from wavefit.precision.search.ways import Finder, Way
+from wavefit.precision.sensitivity import measure
+from wavefit.precision.targets import Target
+from wavefit.schema import Precision, Sensitivity, Unsupported
+
+if TYPE_CHECKING:
+    pass
+
+_FRONT = (0.5, 0.25)  # of the error of the variant with the most nodes in int8: what further points aim at
+
+
+def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
+    """The variant with the fewest nodes kept from int8; where mixed is asked for, others with a smaller error.
+
+    Raises:
+        InputError: the graph cannot be run.
+    """
+    finder = Finder(material, target)
+    way = finder.find()
+    if not way.nodes:
+        return _refused(target, "no node of the model has an int8 kernel there")
+    kept, sensitivity = _islands(material, way)
+    if len(kept) == len(way.nodes):
+        return _refused(target, "no part of the model passes the guard in int8")
+    sets = [kept, *(_smaller_errors(material, way, kept, sensitivity) if material.mixed else ())]
+    return [_draft(material, way, each, sensitivity) for each in dict.fromkeys(sets)]
+
+
+def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
+    """What must stay, and how far each node moves the outputs.
+
+    The nodes that go first are those with the most error for the work that int8 would save there.
+    """
+    nodes = frozenset(way.nodes)
+
+    def passes(kept: frozenset[str]) -> bool:
+        return material.judge(way.lowered(nodes - kept), "int8").passed
+
+    sensitivity = measure(way.graph, way.nodes, way.lowered, material.judge, material.say)
+    if passes(frozenset()):
+        return frozenset(), sensitivity
+    order = most_first(sensitivity, _flops(material))
+    return smallest(way.nodes, passes, frozenset(), order, material.say), sensitivity
+
+
+def _smaller_errors(
+    material: Material, way: Way, kept: frozenset[str], sensitivity: tuple[Sensitivity, ...]
+) -> list[frozenset[str]]:
+    """Further points of the trade-off: the fewest nodes more that bring the error down to a share of it."""
+    nodes = frozenset(way.nodes)
+    order = [name for name in most_first(sensitivity, _flops(material)) if name not in kept]
+    most = material.judge.numbers(way.lowered(nodes - kept), "int8").size
+
+    def error(count: int) -> float:
+        return material.judge.numbers(way.lowered(nodes - kept - frozenset(order[:count])), "int8").size
+
+    found = []
+    for share in _FRONT:
+        low, high = 0, len(order) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if error(middle) <= most * share else (middle, high)
+        if 0 < high < len(order) and error(high) <= most * share:
+            found.append(kept | frozenset(order[:high]))
+    return found
+
+
+def _draft(material: Material, way: Way, kept: frozenset[str], sensitivity: tuple[Sensitivity, ...]) -> Draft:
+    lowered = frozenset(way.nodes) - kept
+    graph = way.lowered(lowered)
+    assignment: dict[str, Precision] = dict.fromkeys(lowered, "int8")
+    return Draft(
+        graph=graph,
+        precision="int8",
+        target=way.target.name,
+        judgement=material.judge(graph, "int8"),
+        assignment=assignment,
+        nodes=counts(material.graph, assignment),
+        kept=kept_by_guard(material.graph, kept, "int8", sensitivity),
+        recipe=way.recipe,
+        sensitivity=sensitivity,
+        notes=material.split.notes,
+    )
+
+
+def _flops(material: Material) -> Mapping[str, float]:
+    """Of one item, by node; a node of unknown cost counts as one operation."""
+    shapes = material.judge.shapes
+    return {node.name: float(node.flops or 1) for node in cost(material.model, shapes).nodes}
+
+
+def _refused(target: Target, reason: str) -> Unsupported:
+    return Unsupported(
+        route="precision", reason=f"{reason} ({target.name})", fix="use --precision fp16", precision="int8"
+    )

@@ -1,0 +1,168 @@
+"""Makes a model's variants: searched in a child process, written as files, and not searched again for the same key."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from wavefit.child.main import Reporter
+from wavefit.guard.reference import Reference
+from wavefit.guard.task import find_metric, reference_score
+from wavefit.model.data import read_samples
+from wavefit.model.load import load
+from wavefit.model.samples import Samples
+from wavefit.precision import graph
+from wavefit.precision.data import Split, split
+from wavefit.precision.evaluate import HeldOut, Judge
+from wavefit.precision.search.half import half
+from wavefit.precision.search.integer import integer
+from wavefit.precision.search.material import Draft, Material
+from wavefit.precision.search.mixed import with_half
+from wavefit.precision.search.records import Made, Making, Wanted
+from wavefit.precision.targets import CPU, Target, target
+from wavefit.schema import Model, Precision, Request, Unsupported, Variant
+
+_RANDOM_ITEMS = 16
+_SHARE = 0.9  # of the deadline that optional steps may use up
+
+
+def make_variants(payload: Making, say: Reporter) -> Made:
+    """Searches what is wanted, each precision once for all that compute with the same types.
+
+    Judgements are kept in ``folder/judgements.jsonl``: a search that was stopped goes on from there.
+
+    Raises:
+        InputError: the model cannot be run, or the data do not fit it.
+    """
+    started = time.monotonic()
+    say.stage("precision search")
+    material = _material(payload, say)
+    variants: list[Variant] = []
+    refusals: list[Unsupported] = []
+    halves: list[Draft] = []
+    for job in jobs(payload.wanted):
+        if isinstance(job, Unsupported):
+            refusals.append(job)
+            continue
+        before, began = material.judge.evaluations, time.monotonic()
+        say(f"{job.precision} search")
+        found = _search(material, job)
+        if isinstance(found, Unsupported):
+            refusals.append(found)
+            continue
+        halves += [draft for draft in found if draft.precision == "fp16"]
+        if (
+            material.mixed and job.target is not None and job.target.name != CPU.name
+        ):  # it computes half in fp32
+            found += [
+                mixed for draft in found for half in halves if (mixed := with_half(material, draft, half))
+            ]
+        spent = (material.judge.evaluations - before, time.monotonic() - began)
+        for draft in found:
+            variants.append(_write(payload, draft, _name(draft, variants), spent))
+    say(f"{len(variants)} variants in {time.monotonic() - started:.0f} s")
+    return Made(variants=tuple(variants), refusals=tuple(refusals))
+
+
+class Job(NamedTuple):
+    """One search: a precision, and for int8 the types that are fast somewhere."""
+
+    precision: Precision
+    target: Target | None
+
+
+def jobs(wanted: Sequence[Wanted]) -> list[Job | Unsupported]:
+    """What has to be searched: int8 once for each set of types, the others once; refusals where int8 has no kernels."""
+    found: dict[Job, None] = {}
+    refusals = []
+    for each in wanted:
+        types = target(each.device, each.route) if each.precision == "int8" else None
+        if isinstance(types, Unsupported):
+            refusals.append(types)
+        else:
+            found[Job(each.precision, types)] = None
+    return [*refusals, *found]
+
+
+def _search(material: Material, job: Job) -> list[Draft] | Unsupported:
+    if job.target is not None:
+        return integer(material, job.target)
+    assert job.precision in ("fp16", "bf16")
+    found = half(material, job.precision)
+    return found if isinstance(found, Unsupported) else [found]
+
+
+def _material(payload: Making, say: Reporter) -> Material:
+    request, model = payload.request, payload.model
+    samples = read_samples(model, request.data, request.sizes)
+    parts = _split(model, request, samples)
+    folder = Path(payload.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    judge = Judge(
+        model=model,
+        reference=Reference.load(Path(payload.reference)),
+        heldout=_held_out(model, request, parts),
+        sizes=request.sizes,
+        memory=folder / "judgements.jsonl",
+    )
+    return Material(
+        model=model,
+        graph=graph.load(Path(model.path)),
+        split=parts,
+        judge=judge,
+        mixed=request.mixed,
+        say=say,
+        left_s=lambda: _SHARE * say.left_s(),
+    )
+
+
+def _split(model: Model, request: Request, samples: Samples) -> Split:
+    """Both parts of the user's data; where there are none, random inputs of another seed to take ranges from."""
+    if request.data.path is not None:
+        return split(model, samples, request.data.seed)
+    other = structs.replace(request.data, seed=request.data.seed + 1, count=_RANDOM_ITEMS)
+    note = "ranges were taken from random inputs: real data may reach further (give --data)"
+    return Split(read_samples(model, other, request.sizes), samples, (note,))
+
+
+def _held_out(model: Model, request: Request, parts: Split) -> HeldOut | None:
+    if parts.heldout.labels is None:
+        return None
+    sys.path.insert(0, str(Path.cwd()))  # where a metric of the user's own lies
+    metric = find_metric(request.data.metric)
+    score = reference_score(model, parts.heldout, metric)
+    return HeldOut(parts.heldout, metric, score, request.max_drop)
+
+
+def _name(draft: Draft, others: Sequence[Variant]) -> str:
+    """ "int8", then "int8-2", ..."""
+    count = sum(other.precision == draft.precision for other in others)
+    return draft.precision if count == 0 else f"{draft.precision}-{count + 1}"
+
+
+def _write(payload: Making, draft: Draft, name: str, spent: tuple[int, float]) -> Variant:
+    path = Path(payload.folder) / f"{name}.onnx"
+    graph.save(draft.graph, path)
+    model = structs.replace(load(path), name=payload.model.name, precision=draft.precision)
+    return Variant(
+        key=payload.key,
+        name=name,
+        precision=draft.precision,
+        model=model,
+        target=draft.target,
+        nodes=draft.nodes,
+        kept=draft.kept,
+        scaled=draft.scaled,
+        recipe=draft.recipe,
+        sensitivity=draft.sensitivity,
+        error=draft.judgement.error,
+        task=draft.judgement.task,
+        evaluations=spent[0],
+        search_s=spent[1],
+        notes=draft.notes,
+    )
