@@ -57,14 +57,14 @@ class Attempt:
     data_dependent: bool = False  # what the module does depends on its input's values
 
 
-def dynamo(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
-    """torch.export, then the ONNX exporter that is built on it."""
+def program(source: TorchSource, wanted: Wanted) -> Attempt:
+    """torch.export alone, with the wanted dynamic axes; a source that is a program already is that program."""
     import torch
 
-    program = source.program
-    if program is None:
+    found = source.program
+    if found is None:
         with quiet(), contextlib.redirect_stderr(io.StringIO()), attempt() as tried:
-            program = torch.export.export(
+            found = torch.export.export(
                 source.module, _tensors(wanted.example), dynamic_shapes=_shapes(source, wanted)
             )
         if tried.error is not None:
@@ -72,12 +72,20 @@ def dynamo(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
                 reason=guard(tried.error) + _frozen_at(source, wanted, tried.error),
                 data_dependent="DataDependent" in type(tried.error).__name__,
             )
-    frozen = _frozen(program, wanted)
-    if frozen:
-        return Attempt(reason=frozen)
+    frozen = _frozen(found, wanted)
+    return Attempt(reason=frozen) if frozen else Attempt(program=found)
+
+
+def dynamo(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
+    """torch.export, then the ONNX exporter that is built on it."""
+    import torch
+
+    made = program(source, wanted)
+    if made.reason:
+        return made
     with quiet(), attempt() as tried:
         onnx_program = torch.onnx.export(
-            program,
+            made.program,
             _tensors(wanted.example),
             dynamo=True,
             opset_version=wanted.opset,
@@ -86,11 +94,11 @@ def dynamo(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:
             optimize=True,
             verbose=False,
         )
-        torch_sources.note(onnx_program.model, onnx_program.exported_program, program)
+        torch_sources.note(onnx_program.model, onnx_program.exported_program, made.program)
         onnx_program.save(str(path), external_data=wanted.external)
     if tried.error is not None:
-        return Attempt(reason=_cause(tried.error), program=program)
-    return Attempt(reason=_opset_reason(path, wanted.opset), program=program)
+        return Attempt(reason=_cause(tried.error), program=made.program)
+    return Attempt(reason=_opset_reason(path, wanted.opset), program=made.program)
 
 
 def torchscript(source: TorchSource, wanted: Wanted, path: Path) -> Attempt:

@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,11 @@ def from_factory(spec: str, inputs: Sequence[TensorSpec]) -> TorchSource:
         index_limit=min(tables, default=2),
         notes=tuple(notes),
     )
+
+
+def with_module(source: TorchSource, module: Any) -> TorchSource:
+    """The source with another module of the same form, in eval mode."""
+    return replace(source, module=module, run=_runner(require_torch(), module))
 
 
 def _find(spec: str) -> Any:
