@@ -15,6 +15,8 @@ Low = Literal["fp16", "bf16"]
 
 NAMES: dict[str, str] = {"fp16": "float16", "bf16": "bfloat16"}
 
+_LAST_VERSION = 1000  # later than any of another domain
+
 # Attributes that give the type of an output which no input has.
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype")
 
@@ -165,19 +167,20 @@ def _refusal(node: ir.Node, schema: Any, low: str, exact: set[str]) -> str:
 
 
 def _first_opset(node: ir.Node, low: str) -> int:
-    """The first opset with a definition whose first float input or output may be half; 0 where there is none."""
+    """The first opset with a definition of which a float output may be half; 0 where there is none.
+
+    Of an operator that makes no floats it is an input.
+    """
     from onnx import defs
 
-    versions = (
-        schema.since_version
-        for schema in defs.get_all_schemas_with_history()
-        if (schema.name, schema.domain) == (node.op_type, node.domain)
-        and any(
-            {"tensor(float)", f"tensor({NAMES[low]})"} <= set(formal.types)
-            for formal in (schema.outputs if any(map(is_fp32, node.outputs)) else schema.inputs)
-        )
-    )
-    return min(versions, default=0)
+    first, version = 0, int(defs.onnx_opset_version()) if not node.domain else _LAST_VERSION
+    makes_floats = any(is_fp32(value) for value in node.outputs)
+    while version > 0 and (schema := _schema(node.op_type, version, node.domain)) is not None:
+        formals = schema.outputs if makes_floats else schema.inputs
+        if any({"tensor(float)", f"tensor({NAMES[low]})"} <= set(formal.types) for formal in formals):
+            first = schema.since_version
+        version = schema.since_version - 1
+    return first
 
 
 def _called(node: ir.Node) -> str:
