@@ -310,6 +310,10 @@ def test_rocm_version_is_read_where_amd_writes_it(tmp_path: Path) -> None:
     info.mkdir(parents=True)
     (info / "version").write_text("7.0.2-56\n")
     assert _rocm.rocm_version(tmp_path) == "7.0.2"
+    core = tmp_path / "ten/opt/rocm/core-10.0/.info"
+    core.mkdir(parents=True)
+    (core / "version").write_text("10.0.0\n")
+    assert _rocm.rocm_version(tmp_path / "ten") == "10.0.0", "below a folder of its version, from 7.14 on"
     assert _packages.numbers("7.0.2") == (7, 0, 2)
     assert _packages.numbers("10.0") > _packages.numbers("7.2.4"), "as numbers and not as text"
 

@@ -24,8 +24,8 @@ NO_DEVICE = 100  # hipErrorNoDevice
 _INTEGRATED, _MULTIPROCESSORS = 16, 63
 
 _PROPERTIES_BYTES = 1 << 16  # hipDeviceProp_t has 1,472 bytes in HIP 6 and 7; what follows it stays zero
-_LINUX = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5")
-_WINDOWS = ("amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll")
+_LINUX = ("libamdhip64.so.8", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5")
+_WINDOWS = ("amdhip64_8.dll", "amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll")
 
 
 def ask(payload: Question, say: Reporter) -> Seen:

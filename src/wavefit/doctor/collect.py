@@ -163,6 +163,9 @@ def _add_libraries(recording: Recording) -> None:
     for path in children(root / "opt", r"rocm.*"):
         recording.mark(f"opt/{path.name}")
         recording.add(f"opt/{path.name}/.info/version")
+        for core in children(path, r"core-\d[\w.-]*"):
+            recording.mark(f"opt/{path.name}/{core.name}")
+            recording.add(f"opt/{path.name}/{core.name}/.info/version")
 
 
 def _add_cgroups(recording: Recording) -> None:

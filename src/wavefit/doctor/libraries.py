@@ -13,13 +13,20 @@ from wavefit.device.files import children, exists, read_text
 from wavefit.doctor.machine import Machine
 
 _ROCM = ("/opt/rocm/lib", "/opt/rocm/lib64", "/opt/rocm/core/lib")
+# The number in HIP's soname is HIP's own major version, which was ROCm's until 7. Sources: Ubuntu's package
+# libamdhip64-7, version 10.0; GPUOpen, Orochi pull request 149 (libamdhip64.so.7 and .so.8 below core-10).
+_HIP_OF_ROCM = {"5": ("5",), "6": ("6",), "7": ("7",), "10": ("7", "8")}
 _SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib")
 
 
 def rocm(machine: Machine) -> tuple[str, ...]:
-    """ROCm's own folders of libraries; those of each version where nothing made the link /opt/rocm."""
+    """ROCm's own folders of libraries; those of each version where nothing made the link /opt/rocm.
+
+    Source of the last: AMD, "Transition guide from legacy ROCm release stream": from 7.14 on below /opt/rocm/core-N.
+    """
     if machine.exists("/opt/rocm"):
-        return _ROCM
+        cores = children(machine.root / "opt/rocm", r"core-\d[\w.-]*")
+        return (*_ROCM, *(f"/opt/rocm/{path.name}/lib" for path in cores))
     return tuple(f"/opt/{path.name}/lib" for path in children(machine.root / "opt", r"rocm-\d[\w.-]*"))
 
 
@@ -36,6 +43,16 @@ def versions(machine: Machine, stem: str) -> tuple[str, ...]:
         f"{folder}/{path.name}" for folder in folders for path in children(_below(machine, folder), pattern)
     ]
     return tuple(found)
+
+
+def hip_of(rocm: str) -> tuple[str, ...]:
+    """The numbers that libamdhip64.so may carry in a ROCm of this major version; none where that is not known."""
+    return _HIP_OF_ROCM.get(rocm, ())
+
+
+def rocm_of(hip: str) -> str:
+    """Which ROCm has a HIP of this soname, for people: "7 or 10"."""
+    return " or ".join(rocm for rocm, numbers in _HIP_OF_ROCM.items() if hip in numbers) or f"with HIP {hip}"
 
 
 def searched(machine: Machine) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from wavefit.errors import RouteError
 
 _TO_DEVICE, _TO_HOST = 1, 2  # hipMemcpyKind
 _SIDE = 16  # threads of a block in each direction
-_RTC = ("libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so")
+_RTC = ("libhiprtc.so.8", "libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so")
 
 _KERNEL = b"""
 extern "C" __global__ void multiply(const float *a, const float *b, float *c, int n) {

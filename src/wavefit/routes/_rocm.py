@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wavefit.device import kfd
+from wavefit.device import versions as versions_below
 from wavefit.errors import RouteError
 from wavefit.routes._packages import version
 from wavefit.schema import Device
@@ -15,16 +16,12 @@ from wavefit.schema import Device
 _ROOT = Path("/")
 _RENUMBERING = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 """https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html"""
-_VERSION_FILES = ("opt/rocm/.info/version", "opt/rocm/core/.info/version")
 
 
 def rocm_version(root: Path = _ROOT) -> str | None:
     """The installed ROCm's version, "7.2.4"; None where none of AMD's packages tells (a distribution's own do not)."""
-    for name in _VERSION_FILES:
-        path = root / name
-        if path.is_file():
-            return path.read_text().strip().partition("-")[0] or None
-    return version("rocm-sdk-core")  # ROCm as pip installs it
+    found = versions_below.rocm(root)
+    return found.partition("-")[0] if found else version("rocm-sdk-core")  # ROCm as pip installs it
 
 
 def driver_version(root: Path = _ROOT) -> str | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from fakes import software
 
 from wavefit.doctor.checks import rocm_install
@@ -43,6 +44,31 @@ def test_the_version_file_and_the_library_disagree(tmp_path: Path) -> None:
     assert finding.status == "problem"
     assert "6.4.1-83" in finding.title
     assert "/opt/rocm/lib/libamdhip64.so.7" in finding.evidence
+
+
+@pytest.mark.parametrize(("rocm", "hip", "fits"), [
+    ("10.0.0", "7", True), ("10.2.0", "8", True), ("10.0.0", "6", False), ("7.2.4-42", "6", False),
+    ("12.0.0", "9", True),
+])  # fmt: skip
+def test_hips_own_number_is_not_rocms_since_10(tmp_path: Path, rocm: str, hip: str, fits: bool) -> None:
+    """Ubuntu's libamdhip64-7 is of ROCm 10.0. Of a ROCm that is not known nothing is said."""
+    files = {name: text for name, text in GOOD.items() if "amdhip64" not in name}
+    files |= {"opt/rocm/.info/version": rocm, f"opt/rocm/lib/libamdhip64.so.{hip}": ""}
+    (finding,) = findings(tmp_path, files)
+    assert (finding.status == "ok") is fits
+
+
+def test_rocm_10_below_a_folder_of_its_version(tmp_path: Path) -> None:
+    """AMD's transition guide: /opt/rocm/core-10.0, with or without links to it."""
+    files = {
+        "opt/rocm/core-10.0/.info/version": "10.0.0",
+        "opt/rocm/core-10.0/lib/libamdhip64.so.7": "",
+        "etc/ld.so.conf.d/10-rocm.conf": "/opt/rocm/core-10.0/lib",
+    }
+    (finding,) = findings(tmp_path / "one", files)
+    assert (finding.status, finding.title) == ("ok", "ROCm 10.0.0 is installed")
+    (finding,) = findings(tmp_path / "two", {**files, "opt/rocm/core-10.2/.info/version": "10.2.0"})
+    assert finding.evidence == ("/opt/rocm/core-10.0", "/opt/rocm/core-10.2")
 
 
 def test_a_distributions_hip_beside_amds(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """ROCm as it is installed: there at all, one version of it, its libraries of that version, its tools on PATH.
 
-Source of the sonames: AMD, ROCm's hipamd: libamdhip64.so.N carries ROCm's major version N since 5 (libamdhip64.so.5
-to .7). Distributions install theirs below /usr/lib.
+Distributions install theirs below /usr/lib.
 """
 
 from __future__ import annotations
@@ -79,6 +78,7 @@ def _without_hip(machine: Machine, version: str) -> Finding:
 
 def _several(machine: Machine) -> list[Finding]:
     folders = [path.name for path in children(machine.root / "opt", r"rocm-\d[\w.-]*")]
+    folders += [f"rocm/{path.name}" for path in children(machine.root / "opt/rocm", r"core-\d[\w.-]*")]
     used = versions.rocm(machine.root)
     if len(folders) < 2:
         return []
@@ -100,12 +100,14 @@ def _misfit(version: str | None, hip: tuple[str, ...]) -> list[Finding]:
     match = re.match(r"(\d+)\.", version or "")
     own = [path for path in hip if path.startswith("/opt/rocm")]
     numbers = {path.rpartition(".")[2] for path in own}
-    if match is None or not own or match[1] in numbers:
+    fitting = libraries.hip_of(match[1]) if match is not None else ()
+    if not fitting or not own or numbers.intersection(fitting):
         return _second_library(version, hip)
+    found = ", ".join(libraries.rocm_of(number) for number in sorted(numbers))
     return [
         _finding(
             "problem",
-            f"ROCm's version file says {version}, its HIP library is of ROCm {', '.join(sorted(numbers))}",
+            f"ROCm's version file says {version}, its HIP library is of ROCm {found}",
             evidence=_evidence(version, hip),
             cause="An upgrade stopped half way, or two versions were installed into one folder.",
             fixes=(
@@ -122,7 +124,7 @@ def _second_library(version: str | None, hip: tuple[str, ...]) -> list[Finding]:
     return [
         _finding(
             "note",
-            f"HIP libraries of ROCm {' and '.join(sorted(majors))} are installed side by side",
+            f"HIP libraries of version {' and '.join(sorted(majors))} are installed side by side",
             evidence=_evidence(version, hip),
             cause="A program that mixes them crashes or sees no GPU.",
             fixes=(

@@ -132,8 +132,8 @@ def _other_rocm(machine: Machine, name: str, version: str, missing: list[str]) -
         if soname.startswith("libamdhip64"):
             major = number
             if others:
-                cause = f"The package was built for ROCm {number}, and another ROCm is installed."
-    needed = f"ROCm {major}" if major else "the ROCm that the package was built for"
+                cause = f"The package was built for ROCm {libraries.rocm_of(number)}, and another ROCm is installed."
+    needed = f"ROCm {libraries.rocm_of(major)}" if major else "the ROCm that the package was built for"
     fixes = [Fix(command="xdg-open https://rocm.docs.amd.com", why=f"install {needed}")]
     if all(re.match(r"libmigraphx", soname) for soname in missing):
         package = migraphx_package(machine)
