@@ -260,7 +260,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def series(self) -> str:
         """What stays the same over a batch sweep, for people: "torch_gpu fp16 mode=graph"."""
         options = " ".join(f"{name}={value}" for name, value in sorted(self.options.items()))
-        file = f"file={self.variant}" if self.variant else ""
+        file = f"file={self.variant}" if self.variant not in (None, self.precision) else ""
         return " ".join(part for part in (self.route, self.precision, file, options) if part)
 
     @property
