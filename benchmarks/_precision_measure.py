@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from _precision_tasks import Outputs, Task
 from onnx import TensorProto
 
 _BATCH = 8
-_ROUNDS = 15
+_ROUNDS = 25
 _BOOTSTRAP = 2000
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -181,8 +180,3 @@ def latencies(paths: Mapping[str, Path], task: Task) -> dict[str, list[float]]:
 
 def _fixed(shape: list[Any]) -> int:
     return shape[0] if isinstance(shape[0], int) else 1
-
-
-def ratio(times: list[float], reference: list[float]) -> float:
-    """Median of the rounds' ratios: what the machine does meanwhile meets both."""
-    return statistics.median(ours / theirs for ours, theirs in zip(times, reference, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ _ENVIRONMENTS = {
 PEERS = {
     "ort-int8": "ort",
     "ort-pre-int8": "ort",
+    "ort-tuned-int8": "ort",
     "quark-cnn-int8": "quark",
     "quark-xint8": "quark",
     "common-fp16": "common",
@@ -55,24 +58,44 @@ def python_of(family: str, cache: Path) -> Path:
 
 
 def make(name: str, model: Path, data: Path, folder: Path, cache: Path, deadline_s: float) -> Made:
-    """One peer's file for one model; what it printed lies in ``NAME.log`` beside it."""
+    """One peer's file for one model; what it printed lies in ``NAME.log`` beside it.
+
+    A file that this peer made of the same model, data and packages is taken as it lies there.
+    """
     python = python_of(PEERS[name], cache)
     folder.mkdir(parents=True, exist_ok=True)
-    out, log = folder / f"{name}.onnx", folder / f"{name}.log"
+    out, log, known = folder / f"{name}.onnx", folder / f"{name}.log", folder / f"{name}.json"
+    key = _key(name, model, data)
+    if known.exists() and (kept := json.loads(known.read_text()))["key"] == key:
+        return Made(name, out if out.exists() else None, kept["seconds"], kept["failure"])
     out.unlink(missing_ok=True)
     start = time.perf_counter()
-    command = [str(python), str(_CHILD), name, str(model), str(data), str(out)]
+    failure = _run([str(python), str(_CHILD), name, str(model), str(data), str(out)], log, deadline_s)
+    seconds = time.perf_counter() - start
+    if failure:
+        out.unlink(missing_ok=True)
+    known.write_text(json.dumps({"key": key, "seconds": seconds, "failure": failure}))
+    return Made(name, None if failure else out, seconds, failure)
+
+
+def _run(command: list[str], log: Path, deadline_s: float) -> str:
+    """What went wrong, or nothing."""
     with log.open("w") as file:
         try:
             code = subprocess.run(
-                command, stdout=file, stderr=subprocess.STDOUT, timeout=deadline_s, cwd=folder
+                command, stdout=file, stderr=subprocess.STDOUT, timeout=deadline_s, cwd=log.parent
             ).returncode
         except subprocess.TimeoutExpired:
-            return Made(name, None, deadline_s, f"nothing after {deadline_s:.0f} s")
-    seconds = time.perf_counter() - start
-    if code or not out.exists():
-        return Made(name, None, seconds, _last_line(log) or f"exit {code}")
-    return Made(name, out, seconds)
+            return f"nothing after {deadline_s:.0f} s"
+    return (_last_line(log) or f"exit {code}") if code else ""
+
+
+def _key(name: str, model: Path, data: Path) -> str:
+    parts = (model.read_bytes(), data.read_bytes(), _CHILD.read_bytes(), *_ENVIRONMENTS[PEERS[name]])
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
+    return digest.hexdigest()
 
 
 def _last_line(log: Path) -> str:

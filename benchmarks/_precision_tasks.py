@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
+_CASE_ITEMS = 128
 
 Outputs = dict[str, np.ndarray]
 Items = tuple[np.ndarray, np.ndarray]
@@ -25,7 +30,9 @@ class Task:
         test: the same of other items.
         items: outputs by name and labels -> points.
         metric: the same as ``wavefit optimize --metric`` takes it.
+        folder: that the metric's module lies in.
         sizes: of symbolic dimensions other than the batch.
+        minimal: the fewest nodes that must stay fp32 beside fp16, where that is known.
     """
 
     name: str
@@ -34,8 +41,9 @@ class Task:
     test: Outputs
     items: Callable[[Outputs, np.ndarray], Items]
     metric: str
-    python_path: Path | None = None
+    folder: Path
     sizes: tuple[str, ...] = ()
+    minimal: frozenset[str] | None = None
 
 
 def tasks(cache: Path, only: tuple[str, ...]) -> Iterator[Task]:
@@ -44,6 +52,8 @@ def tasks(cache: Path, only: tuple[str, ...]) -> Iterator[Task]:
         yield digits(cache / "digits")
     if "ocr" in only:
         yield ocr(cache / "ocr")
+    if "cases" in only:
+        yield from cases(cache)
 
 
 def digits(folder: Path) -> Task:
@@ -55,7 +65,7 @@ def digits(folder: Path) -> Task:
         data = dict(archive)
     given = _save(folder, {name: array[:200] for name, array in data.items()})
     test = {name: array[200:] for name, array in data.items()}
-    return Task("digits", source / "digits.onnx", given, test, top1, "top1")
+    return Task("digits", source / "digits.onnx", given, test, top1, "top1", folder)
 
 
 def ocr(folder: Path) -> Task:
@@ -77,10 +87,48 @@ def ocr(folder: Path) -> Task:
     return Task("ocr", model, given, test, items, "ocr:characters_right", example, sizes)
 
 
+def cases(cache: Path) -> Iterator[Task]:
+    """The built cases of tests/precision/cases: half of each one's items given, half tested on."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    package = ModuleType("precision")  # by name this folder's precision.py would come first
+    package.__path__ = [str(ROOT / "tests" / "precision")]
+    sys.modules["precision"] = package
+    for file in sorted((ROOT / "tests" / "precision" / "cases").glob("*.py")):
+        module = importlib.import_module(f"precision.cases.{file.stem}")
+        if hasattr(module, "build"):
+            yield _case(module, file.stem, cache / file.stem)
+
+
+def _case(module: ModuleType, name: str, folder: Path) -> Task:
+    folder.mkdir(parents=True, exist_ok=True)
+    more = {"items": _CASE_ITEMS} if "items" in inspect.signature(module.build).parameters else {}
+    case = module.build(folder / "model.onnx", **more)
+    data = {**case.inputs, "labels": case.labels} if hasattr(case, "labels") else _labelled(case)
+    half = len(data["labels"]) // 2
+    given = _save(folder, {key: array[:half] for key, array in data.items()})
+    test = {key: array[half:] for key, array in data.items()}
+    minimal = case.minimal if hasattr(case, "minimal") else case.kept
+    return Task(name, case.path, given, test, top1, "top1", folder, (), minimal)
+
+
+def _labelled(case: Any) -> Outputs:
+    """More items of the case's shapes, and the fp32 model's own classes."""
+    import onnxruntime
+
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: rng.normal(size=(_CASE_ITEMS, *array.shape[1:])).astype(array.dtype)
+        for name, array in case.data.items()
+    }
+    session = onnxruntime.InferenceSession(str(case.path), providers=["CPUExecutionProvider"])
+    return {**inputs, "labels": session.run(None, inputs)[0].argmax(-1)}
+
+
 def top1(outputs: Outputs, labels: np.ndarray) -> Items:
-    """1 point for an item whose best class is its label."""
+    """1 point for an item whose best class is its label, and whose scores are numbers."""
     scores = next(iter(outputs.values()))
-    return (scores.argmax(1) == labels).astype(np.int64), np.ones(len(labels), np.int64)
+    right = (scores.argmax(1) == labels) & np.isfinite(scores).all(1)
+    return right.astype(np.int64), np.ones(len(labels), np.int64)
 
 
 def _save(folder: Path, arrays: Outputs) -> Path:
