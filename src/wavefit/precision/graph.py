@@ -21,7 +21,8 @@ def load(path: Path) -> ir.Model:
     """Reads a checked ONNX file.
 
     Node names are the file's; a node without one, or with one that another has already, is called by its first
-    output. Values have their types and, as far as they can be inferred, their shapes.
+    output. Values have their types and, as far as they can be inferred, their shapes. An initializer is a constant:
+    old files list theirs among the inputs, where another value might be given.
 
     Raises:
         InputError: onnx-ir is missing, or the types of the graph do not fit together.
@@ -30,6 +31,8 @@ def load(path: Path) -> ir.Model:
     model = ir.load(path)
     passes.InlinePass()(model)
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    passes.RemoveInitializersFromInputsPass()(model)
+    model.ir_version = max(model.ir_version, 4)  # until 3 every initializer had to be an input
     _name(model.graph)
     return infer(model)
 
