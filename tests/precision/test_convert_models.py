@@ -91,6 +91,26 @@ def model_input(proto: onnx.ModelProto) -> onnx.ValueInfoProto:
     return next(value for value in proto.graph.input if value.name not in weights)
 
 
+def test_weights_that_an_old_file_lists_as_inputs_become_half(tmp_path: Path) -> None:
+    """Until IR version 3 every initializer had to be an input too; and a Constant node is an initializer here."""
+    proto = models.mlp()
+    proto.graph.input.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in proto.graph.initializer
+    )
+    two = helper.make_node("Constant", [], ["two"], value=models.weight("two", np.float32(2)))
+    proto.graph.node.insert(0, two)
+    proto.graph.node.append(helper.make_node("Mul", ["y", "two"], ["z"], "twice"))
+    proto.graph.output[0].name = "z"
+    proto.ir_version = 3
+    model = load(proto, tmp_path)
+    converted = convert(model, all_low(model))
+    graph.save(converted, tmp_path / "half.onnx")
+    assert [value.name for value in converted.graph.inputs] == ["x"]
+    assert {value.dtype for value in converted.graph.initializers.values()} == {ir.DataType.FLOAT16}
+    assert sum(node.op_type == "Cast" for node in converted.graph) == 2
+
+
 @pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_recurrent_layers(operator: str, gates: int, tmp_path: Path) -> None:
     pick = np.random.default_rng(0)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from wavefit.errors import InputError
+from wavefit.precision.graph import copy
 from wavefit.precision.types import dtype
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ class Names:
 
 
 def prepared(model: ir.Model, assignment: Mapping[str, str]) -> ir.Model:
-    """A copy to be edited, whose constants are constants: an initializer is no input of the graph that may be
-    given another value.
+    """A copy to be edited.
 
     Raises:
         InputError: the assignment names a node that the graph does not have.
@@ -44,14 +44,7 @@ def prepared(model: ir.Model, assignment: Mapping[str, str]) -> ir.Model:
     stray = next((name for name in assignment if name not in known), None)
     if stray is not None:
         raise InputError(f"a precision is asked for node {stray!r}, which the graph does not have")
-    edited = model.clone()
-    graph = edited.graph
-    given = [value for value in graph.inputs if value.name not in graph.initializers]
-    if len(given) < len(graph.inputs):
-        graph.inputs.clear()
-        graph.inputs.extend(given)
-        edited.ir_version = max(edited.ir_version, 4)  # until 3 an initializer had to be an input
-    return edited
+    return copy(model)
 
 
 def half(array: np.ndarray, low: str) -> np.ndarray:
@@ -101,7 +94,7 @@ def replace(model: ir.Model, old: ir.Value, new: ir.Value) -> None:
 
 def is_constant(value: ir.Value) -> bool:
     """Whether a value is an initializer with its numbers."""
-    return value.const_value is not None and value.producer() is None and not value.is_graph_input()
+    return value.const_value is not None and value.producer() is None
 
 
 def drop_unused(graph: ir.Graph) -> None:
