@@ -201,6 +201,12 @@ _MET = {
     "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for Split(18) (node Split)": "ort-no-kernel",
     "MIGraphX Error: onnx_parser.cpp:281: parse_graph: Unknown operator: LessOrEqual": "migraphx-unknown-operator",
     "Fail to glob topology properties": "k8s-plugin-no-kfd",
+    "ERROR: clEnqueueNDRangeKernel() : -54 : CL_INVALID_WORK_GROUP_SIZE": "opencl-work-group-size",
+    "clEnqueueNDRangeKernel(supernode,1,*,{1167360,0,0},...) failed(-54) for half_scale": "opencl-work-group-size",
+    "[23.02.13 2:51:49] ERROR: Failed to queue kernel, error -54": "opencl-work-group-size",
+    "Error CL_INVALID_WORK_GROUP_SIZE when calling clEnqueueNDRangeKernel for 0": "opencl-work-group-size",
+    "ERROR:libhipfile.so.0: cannot open shared object file: No such file or directory": "hip-math-library-missing",
+    "OSError: librccl.so.1: cannot open shared object file: No such file or directory": "hip-math-library-missing",
 }
 
 
