@@ -74,6 +74,15 @@ def smallest_divisor(node: ir.Node, array: np.ndarray) -> float | None:
     return smallest + (float(epsilon.as_float()) if epsilon is not None else _EPSILON)
 
 
+def lowest_peak(node: ir.Node, array: np.ndarray) -> float | None:
+    """The smallest of the rows' maxima that a Softmax takes its exponentials from; None of any other node."""
+    if node.op_type != "Softmax" or not array.size or not array.ndim:
+        return None
+    import numpy as np
+
+    return float(np.min(np.max(array.astype(np.float64), axis=_axis(node))))
+
+
 def _terms(node: ir.Node, rows: np.ndarray) -> np.ndarray:
     import numpy as np
 

@@ -48,6 +48,18 @@ _KEEPS_ZERO = {  # what is 0 after rounding stays 0 through these, so a divisor 
     "Sqrt", "Abs", "Neg", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast", "Expand",
     "Slice", "Gather", "Split", "Concat", "Tile",
 }  # fmt: skip
+_HANDS_ON = {
+    "Add",
+    "Where",
+    "Identity",
+    "Reshape",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Expand",
+    "Concat",
+    "Slice",
+}
 
 
 def hazards(model: ir.Model, ranges: Mapping[str, Range], low: Precision = "fp16") -> tuple[KeptNode, ...]:
@@ -59,10 +71,10 @@ def hazards(model: ir.Model, ranges: Mapping[str, Range], low: Precision = "fp16
     """
     if low != "fp16":
         return ()
-    divisors = _divisors(model)
+    divisors, masks = _divisors(model), _masks(model, ranges)
     found: dict[str, KeptNode] = {}
     for node in model.graph:
-        kept = _judge(node, ranges, divisors) if computes(node) else None
+        kept = _judge(node, ranges, divisors, masks) if computes(node) else None
         if kept is not None:
             found[kept.node] = kept
     return tuple(found.values())
@@ -87,13 +99,15 @@ def lost(found: Range | None) -> bool:
     return found is not None and found.half_error > LOSS
 
 
-def _judge(node: ir.Node, ranges: Mapping[str, Range], divisors: set[str]) -> KeptNode | None:
+def _judge(
+    node: ir.Node, ranges: Mapping[str, Range], divisors: set[str], masks: set[str]
+) -> KeptNode | None:
     for value, way in _values(node):
         found = ranges.get(str(value.name))
         if found is None:
             continue
         said = (
-            _large(found)
+            (_large(found) if value.name not in masks else None)
             or _small(node, value, found, ranges)
             or (_zero(found) if value.name in divisors else None)
         )
@@ -141,23 +155,36 @@ def _small(
 
 
 def _matters(node: ir.Node, value: ir.Value, found: Range, ranges: Mapping[str, Range]) -> bool:
-    """Whether what is lost of a value changes what is made of it.
+    """Whether what is lost of a value that the node makes or reads changes what is made of it.
 
-    For an output: whether that is so for any of its readers, or it is an output of the graph.
+    A constant's loss is one of the node's output.
     """
     if value in node.outputs:
-        readers = [user for user, _ in value.uses() if user.op_type not in _UNREAD]
-        return value.is_graph_output() or any(_matters(user, value, found, ranges) for user in readers)
+        return _is_used(value, found.half_error, ranges)
+    if not _cares(node, value, found.half_error, ranges):
+        return False
+    is_constant = value.producer() is None and not value.is_graph_input()
+    return not is_constant or any(_is_used(made, found.half_error, ranges) for made in node.outputs)
+
+
+def _is_used(value: ir.Value, loss: float, ranges: Mapping[str, Range]) -> bool:
+    readers = [user for user, _ in value.uses() if user.op_type not in _UNREAD]
+    return value.is_graph_output() or any(_cares(user, value, loss, ranges) for user in readers)
+
+
+def _cares(node: ir.Node, value: ir.Value, loss: float, ranges: Mapping[str, Range]) -> bool:
+    """Whether a relative loss in what the node reads shows in what it makes, beside half's own rounding of that."""
     if node.op_type in _SMOOTH:
         return False  # an absolute error of 2^-25 is nothing beside f(0)
+    if node.op_type == "BatchNormalization" and value in node.inputs[3:]:
+        return False  # judged with its epsilon
     is_bias = node.op_type in ("Conv", "ConvTranspose", "Gemm") and value is _input(node, 2)
     is_shift = "Normalization" in node.op_type and value is _input(node, 2)
-    is_moment = node.op_type == "BatchNormalization" and value in node.inputs[3:]
     if node.op_type in _ADDING or is_bias or is_shift:
-        output = ranges.get(str(node.outputs[0].name))
-        error = found.half_error * found.root_mean_square
-        return output is None or error > _ROUNDOFF * output.root_mean_square
-    return not is_moment  # those are judged with their epsilon
+        read, made = ranges.get(str(value.name)), ranges.get(str(node.outputs[0].name))
+        if read is not None and made is not None:
+            return loss * read.root_mean_square > _ROUNDOFF * made.root_mean_square
+    return True
 
 
 def _zero(found: Range) -> tuple[str, dict[str, float]] | None:
@@ -218,6 +245,29 @@ def _divisors(model: ir.Model) -> set[str]:
         if node.op_type in _KEEPS_ZERO and any(str(value.name) in found for value in node.outputs):
             found |= {str(value.name) for value in node.inputs if value is not None and is_float(value)}
     return found
+
+
+def _masks(model: ir.Model, ranges: Mapping[str, Range]) -> set[str]:
+    """Values that overflow downwards alone, on their way into a Softmax of which every row keeps a finite number.
+
+    There -Inf is as good as -3.4e38, the usual mask of attention: the exponential of both is 0.
+    """
+    found: set[str] = set()
+    for node in reversed(list(model.graph)):
+        for value in node.inputs:
+            seen = ranges.get(str(value.name)) if value is not None else None
+            if value is None or seen is None or seen.high * MARGIN > HALF_MAX or value.is_graph_output():
+                continue
+            if all(_forgets(user, seen, found) for user, _ in value.uses()):
+                found.add(str(value.name))
+    return found
+
+
+def _forgets(node: ir.Node, read: Range, masks: set[str]) -> bool:
+    """Whether a node makes of -Inf what it makes of a very low number, or hands it on to one that does."""
+    if node.op_type == "Softmax":
+        return read.peaks.get(str(node.name), -math.inf) * MARGIN > -HALF_MAX
+    return node.op_type in _HANDS_ON and str(node.outputs[0].name) in masks
 
 
 def _negative(value: ir.Value | None) -> bool:

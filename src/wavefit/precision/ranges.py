@@ -54,6 +54,8 @@ class Range(Struct, frozen=True, kw_only=True):
     sums: dict[str, float] = msgspec.field(default_factory=dict)
     # by the node that normalises the value: the smallest variance plus epsilon
     divisors: dict[str, float] = msgspec.field(default_factory=dict)
+    # by the Softmax that reads the value: the smallest of its rows' maxima
+    peaks: dict[str, float] = msgspec.field(default_factory=dict)
 
     @property
     def root_mean_square(self) -> float:
@@ -78,6 +80,7 @@ class Range(Struct, frozen=True, kw_only=True):
             unbounded=self.unbounded,
             sums={name: found * size**power for name, found in self.sums.items()},
             divisors={name: found * size * size for name, found in self.divisors.items()},
+            peaks={name: found * factor for name, found in self.peaks.items()},
         )
 
 
@@ -134,6 +137,7 @@ def describe(array: np.ndarray, readers: Iterable[ir.Node] = ()) -> Range:
     squares = float(np.square(wide, dtype=np.float64).sum())
     sums = {str(node.name): accumulate.largest_sum(node, array) for node in readers}
     divisors = {str(node.name): accumulate.smallest_divisor(node, array) for node in readers}
+    peaks = {str(node.name): accumulate.lowest_peak(node, array) for node in readers}
     return Range(
         low=float(wide.min(initial=math.inf)) if wide.size else 0.0,
         high=float(wide.max(initial=-math.inf)) if wide.size else 0.0,
@@ -146,8 +150,9 @@ def describe(array: np.ndarray, readers: Iterable[ir.Node] = ()) -> Range:
         half_error=_half_error(wide[size <= HALF_MAX]),
         elements=int(array.size),
         unbounded=unbounded,
-        sums={name: found for name, found in sums.items() if found is not None},
-        divisors={name: found for name, found in divisors.items() if found is not None},
+        sums=_known(sums),
+        divisors=_known(divisors),
+        peaks=_known(peaks),
     )
 
 
@@ -253,10 +258,8 @@ def _merged(a: Range, b: Range) -> Range:
         elements=a.elements + b.elements,
         unbounded=a.unbounded + b.unbounded,
         sums={name: max(a.sums.get(name, 0.0), b.sums.get(name, 0.0)) for name in (*a.sums, *b.sums)},
-        divisors={
-            name: min(a.divisors.get(name, math.inf), b.divisors.get(name, math.inf))
-            for name in (*a.divisors, *b.divisors)
-        },
+        divisors=_lowest(a.divisors, b.divisors),
+        peaks=_lowest(a.peaks, b.peaks),
     )
 
 
@@ -264,6 +267,14 @@ def _with_counts(whole: Range, a: Range, b: Range) -> Range:
     return msgspec.structs.replace(
         whole, elements=a.elements + b.elements, unbounded=a.unbounded + b.unbounded
     )
+
+
+def _known(figures: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def _lowest(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+    return {name: min(a.get(name, math.inf), b.get(name, math.inf)) for name in (*a, *b)}
 
 
 def _share(magnitudes: np.ndarray, limit: float) -> float:
