@@ -11,7 +11,8 @@ from wavefit.errors import InputError
 from wavefit.precision import graph
 from wavefit.precision.calibrate import Quantised, quantised
 from wavefit.precision.constants import Constants
-from wavefit.precision.qdq_operators import activations, bounds, readers, weight, weight_axis
+from wavefit.precision.linear import attribute, only_user
+from wavefit.precision.qdq_operators import CONVOLUTIONS, activations, bounds, readers, weight, weight_axis
 from wavefit.precision.qdq_places import Places, reads_integers
 from wavefit.precision.qdq_weights import round_bias, round_weights, weight_scale, widened
 from wavefit.precision.targets import Target
@@ -70,6 +71,9 @@ class Writer:
         for node in list(self._model.graph):
             if node.op_type == "QuantizeLinear":
                 self._drop_clip(node)
+        for node in list(self._model.graph):
+            if node.name not in self._nodes and _is_quantized_unasked(node):
+                self._keep_float(node)
         self._constants.drop_unread()
         if self._rounding:
             raise InputError(
@@ -114,6 +118,32 @@ class Writer:
         if low <= limits.min + _TIE and high >= limits.max - _TIE:
             quantize.replace_input_with(0, clip.inputs[0])
             self._model.graph.remove(clip, safe=True)
+
+    def _keep_float(self, node: ir.Node) -> None:
+        """Gives a float node between pairs a DequantizeLinear of its own, with the one scale written out per channel.
+
+        ONNX Runtime from 1.22 on quantizes its weights otherwise, with one scale for all (core/optimizer/
+        qdq_transformer/weight_bias_quantization.cc, which asks for a scalar scale before the node).
+        """
+        import onnx_ir as ir
+
+        dequantize = node.inputs[0].producer()  # type: ignore[union-attr]
+        channels = _channels(node)
+        assert dequantize is not None
+        stored, scale, zero = dequantize.inputs
+        step, shift = graph.constant(scale), graph.constant(zero)
+        if channels == 1 or step is None or shift is None or stored is None:
+            return
+        name = f"{node.name}_input"
+        inputs = [
+            stored,
+            self._constants.add(f"{name}_scale", np.full(channels, step)),
+            self._constants.add(f"{name}_zero_point", np.full(channels, shift)),
+        ]
+        made = self._node("DequantizeLinear", name, inputs, {"axis": ir.AttrInt64("axis", 1)})
+        made.outputs[0].shape, made.outputs[0].type = node.inputs[0].shape, node.inputs[0].type  # type: ignore[union-attr]
+        self._model.graph.insert_before(node, made)
+        node.replace_input_with(0, made.outputs[0])
 
     def _constant(self, name: str, array: np.ndarray, node: ir.Node) -> ir.Value:
         """A constant activation, of the activations' type, with one scale."""
@@ -197,6 +227,28 @@ class Writer:
         )
         node.outputs[0].name = self._constants.free(f"{name}_{operator}_output")
         return node
+
+
+def _is_quantized_unasked(node: ir.Node) -> bool:
+    """Whether a node stands as ONNX Runtime's WeightBiasQuantization wants it: a pair before and behind it."""
+    if node.domain or node.op_type not in (*CONVOLUTIONS, "Gemm") or graph.constant(node.inputs[1]) is None:
+        return False
+    given = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if given is None or given.op_type != "DequantizeLinear" or attribute(node, "transA", 0):
+        return False
+    behind: ir.Node | None = node
+    while behind is not None and (behind is node or behind.op_type in ("Relu", "Clip")):
+        behind = only_user(behind.outputs[0])
+    return behind is not None and behind.op_type == "QuantizeLinear"
+
+
+def _channels(node: ir.Node) -> int:
+    """Of a Conv's, ConvTranspose's or Gemm's input, on axis 1."""
+    weights = graph.constant(node.inputs[1])
+    assert weights is not None
+    if node.op_type == "Conv":
+        return int(weights.shape[1] * attribute(node, "group", 1))
+    return int(weights.shape[1] if attribute(node, "transB", 0) else weights.shape[0])
 
 
 def _values(model: ir.Model) -> list[ir.Value]:
