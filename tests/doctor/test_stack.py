@@ -88,7 +88,7 @@ def test_without_a_gpu_it_says_what_is_left(tmp_path: Path) -> None:
     half = examination(
         software.machine(tmp_path / "half", gpus="", packages={"onnxruntime": "1.32.0"}), [], "0.2.0"
     )
-    assert "ONNX Runtime and pip install 'pyopencl[pocl]' lets OpenCL kernels run" in half.sentence
+    assert "ONNX Runtime, and pip install 'pyopencl[pocl]' lets OpenCL kernels run" in half.sentence
     packages = {"onnxruntime": "1.32.0", "pyopencl": "2026.1", "pocl-binary-distribution": "3.0"}
     able = examination(software.machine(tmp_path / "able", gpus="", packages=packages), [], "0.2.0")
     assert "ONNX Runtime" in able.sentence

@@ -90,7 +90,7 @@ def _without_gpu(machine: Machine) -> str:
         if kernels
         else "pip install 'pyopencl[pocl]' lets OpenCL kernels run on it",
     ]
-    return " and ".join(ways)
+    return ", and ".join(ways)
 
 
 def stack(machine: Machine, version: str) -> tuple[Part, ...]:
