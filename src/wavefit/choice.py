@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from wavefit.schema import Choice, Power, Record, Request, Unsupported
+from wavefit.slower import replaced, useless, why
 
 _TIE = 1.02  # measurements closer than 2 % are called a tie; run to run they differ by as much
 
@@ -100,9 +101,14 @@ def choose(records: Sequence[Record], refusals: Sequence[Unsupported], request: 
     front = tuple(record.key for record in pareto(passed))
     rated = [(figure, record) for record in passed if (figure := value(record, request)) is not None]
     admitted = sorted(
-        ((figure, record) for figure, record in rated if not violations(record, request)),
+        (
+            (figure, record)
+            for figure, record in rated
+            if not violations(record, request) and not useless(record, request.objective)
+        ),
         key=lambda pair: (pair[0], pair[1].plan.batch),
     )
+    admitted = _safest_first(admitted)
     if not admitted:
         return Choice(pick=None, front=front, sentence=_why_none(records, passed, rated, request))
     ranked = [record for _, record in admitted]
@@ -113,6 +119,16 @@ def choose(records: Sequence[Record], refusals: Sequence[Unsupported], request: 
         front=front,
         sentence=sentence,
     )
+
+
+def _safest_first(ranked: list[tuple[float, Record]]) -> list[tuple[float, Record]]:
+    """With an fp32 plan first where that ties with the best: a lower precision must be faster to be worth its risk."""
+    for place, (figure, record) in enumerate(ranked):
+        if figure > ranked[0][0] * _TIE:
+            break
+        if record.plan.precision == "fp32":
+            return [ranked[place], *ranked[:place], *ranked[place + 1 :]]
+    return ranked
 
 
 def _sentence(
@@ -130,6 +146,7 @@ def _sentence(
         lead = f"{ratio:.2f} times better than" if ratio >= _TIE else "a tie within 2 % with"
         name = second.plan.label if rivals else f"its own batch {second.plan.batch}"
         text += f", {lead} {name} ({show_value(second, request)})"
+    text += _slower(winner, records, request)
     failed = [record for record in records if not record.passed]
     if failed:
         text += "; " + ", ".join(f"{record.plan.label} failed ({record.why_not})" for record in failed[:2])
@@ -144,6 +161,26 @@ def _sentence(
     if names := sorted({refusal.route for refusal in refusals} - ran):
         text += f"; {len(names)} route{'s' if len(names) != 1 else ''} cannot run here ({', '.join(names)})"
     return text + "."
+
+
+def _slower(winner: Record, records: Sequence[Record], request: Request) -> str:
+    """What was not picked though it is in a lower precision, and why it is no faster."""
+    found = []
+    for record in records:
+        other = replaced(record, records)
+        figure = value(record, request) if record.passed else None
+        rival = value(other, request) if other else None
+        if (
+            other is None
+            or figure is None
+            or rival is None
+            or record.key == winner.key
+            or figure * _TIE < rival
+        ):
+            continue
+        found.append(f"{record.plan.label} is no better than {other.plan.label}: {why(record, other)}")
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"; {found[0]}{more}" if found else ""
 
 
 def _why_none(

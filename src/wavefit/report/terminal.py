@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from wavefit.report import view
 from wavefit.report.figures import energy, ms, rate, significant, size
-from wavefit.schema import Bundle, Choice, Record, Request, ScenarioResult, Skipped, Unsupported
+from wavefit.schema import Bundle, Choice, Record, Request, ScenarioResult, Skipped, Unsupported, Variant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
+_KEPT = 3  # nodes that are named for each variant
 _STYLES = {"pick": "bold green", "moved": "red", "out": "yellow", "failed": "red"}
 
 
@@ -30,6 +31,7 @@ def summary(folder: Path, bundle: Bundle, records: Sequence[Record]) -> Renderab
     return Group(
         table(records, bundle.choice, bundle.refusals, bundle.request),
         *_skipped(bundle.skipped),
+        *_variants(bundle.variants),
         _text(""),
         _text(bundle.choice.sentence, "bold"),
         *lines,
@@ -158,6 +160,17 @@ def _refusals(refusals: Iterable[Unsupported]) -> list[RenderableType]:
 def _skipped(skipped: Iterable[Skipped]) -> list[RenderableType]:
     shown = [_reason(one.plan.label, one.reason, "") for one in skipped]
     return [_text(""), _text("Not tried", "bold"), *shown] if shown else []
+
+
+def _variants(variants: Iterable[Variant]) -> list[RenderableType]:
+    """What each variant lowers, and the first nodes that it keeps."""
+    shown: list[RenderableType] = []
+    for one in variants:
+        shown.append(_reason(one.name, view.about(one), ""))
+        shown += [_reason(f"  {kept.node} ({kept.op})", kept.reason, "") for kept in one.kept[:_KEPT]]
+        if len(one.kept) > _KEPT:
+            shown.append(_reason("  and", f"{len(one.kept) - _KEPT} more nodes, see the report", ""))
+    return [_text(""), _text("Variants", "bold"), *shown] if shown else []
 
 
 def _reason(name: str, why: str, fix: str) -> RenderableType:
