@@ -95,6 +95,9 @@ def with_rocm(root: Path, rocm: str, os: str, kernel: str, apu: bool = False) ->
         ("10.0.0", "ubuntu 24.04", "6.17.0-1011-oem", True, "ok"),
         ("10.0.0", "ubuntu 24.04", "6.8.0-90-generic", True, "note"),  # Ryzen wants the OEM kernel
         ("10.0.0", "ubuntu 24.04", "6.8.0-90-generic", False, "ok"),
+        ("10.1.0", "ubuntu 24.04", "7.0.0-12-generic", True, "ok"),
+        ("10.1.0", "ubuntu 24.04", "6.8.0-90-generic", False, "note"),  # a Radeon wants the HWE kernel
+        ("10.1.0", "rhel 9.8", "5.14.0-687.el9.x86_64", False, "ok"),  # the notes say nothing of it
         ("10.0.0", "fedora 44", "6.19.14-300.fc44.x86_64", False, "ok"),  # not in AMD's list: unknown
         ("99.0.0", "ubuntu 24.04", "7.0.0-12-generic", False, "ok"),  # a list that is not known
     ],
