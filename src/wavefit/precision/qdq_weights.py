@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_LARGEST_BIAS = float(2**31 - 1 - 2**7)  # float32 holds it, and what it is rounded to stays in int32
+_LARGEST_BIAS = float(
+    2**30
+)  # half of int32: the other half is for the sum of 33,000 products that it is added to
 
 
 @dataclass(frozen=True)
