@@ -257,7 +257,8 @@ def test_support_of_the_targets_that_newcomers_ask_about() -> None:
         return {each.runtime for each in catalogue.support(gfx) if each.status == "official"}
 
     assert {"ROCm", "MIGraphX", "PyTorch"} <= official("gfx942")
-    assert "MIGraphX" in official("gfx1103")
+    assert {"ROCm", "MIGraphX"} <= official("gfx1103")
+    assert {"ROCm", "MIGraphX"} <= official("gfx1153")  # the Radeon 840M of a Ryzen AI 5 430
     assert "ROCm" in official("gfx1030")
     assert "MIGraphX" not in official("gfx1030")  # its list is narrower
     assert official("gfx1010") == set()
