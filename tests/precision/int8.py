@@ -18,6 +18,14 @@ def target(per_channel: bool = True, weight_bits: int = 8) -> Target:
     return Target("test", "uint8", False, "int8", weight_bits, per_channel, None, operators, "made up")
 
 
+def calibrated(
+    model: ir.Model, samples: Samples, per_channel: bool = True
+) -> Mapping[str, calibrate.Quantised]:
+    """Parameters of all values by min-max."""
+    found = histogram.collect(model, samples, None, lambda _: None)
+    return calibrate.parameters(found, "minmax", target(per_channel))
+
+
 def int8(
     model: ir.Model,
     samples: Samples,
@@ -27,5 +35,4 @@ def int8(
 ) -> ir.Model:
     to = target(per_channel)
     chosen = set(qdq.quantisable(model, to) if nodes is None else nodes)
-    found = histogram.collect(model, samples, qdq.activation_values(model, chosen), lambda _: None)
-    return qdq.quantize(model, chosen, calibrate.parameters(found, "minmax", to), to, rounding)
+    return qdq.quantize(model, chosen, calibrated(model, samples, per_channel), to, rounding)
