@@ -116,9 +116,10 @@ def command(
 ) -> None:
     """Win back what fp16 or int8 loses: train a PyTorch module for a short time as it will run.
 
-    It is taught by its own answers in fp32, and by the labels where there are any. Writes the module with the best weights on held-out items as OUT.onnx, proven as by wavefit export, and OUT.pt2
-    and OUT.weights.pt beside it; wavefit optimize goes on from there. Where the training betters nothing, the weights
-    are those that were given. What was stopped goes on when it is run again.
+    Its own answers in fp32 teach it, and the labels where there are any. The weights that are best on held-out items
+    are written as OUT.onnx, proven as by wavefit export, with OUT.pt2 and OUT.weights.pt beside it; wavefit optimize
+    goes on from there. Where the training betters nothing, the weights are those that were given. What was stopped
+    goes on when it is run again.
     """
     from wavefit.model.export_plan import Options
     from wavefit.model.inputs import parse_inputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 def load(path: Path, key: str) -> dict[str, Any] | None:
     """The state of the training of that key; None where there is none, or the file is of another or damaged."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+    except (RuntimeError, pickle.UnpicklingError):  # what torch.load raises for a torn file
         return None
     return state if isinstance(state, dict) and state.get("key") == key else None

@@ -35,7 +35,7 @@ class Recovering(Struct, frozen=True, kw_only=True):
 class Quality(Struct, frozen=True, kw_only=True):
     """How good answers are on held-out items. Compare by the metric, then by the loss."""
 
-    metric: float  # higher is better
+    metric: float  # higher is better; minus infinity where the answers are not finite
     loss: float
 
     def betters(self, other: Quality) -> bool:
@@ -48,8 +48,8 @@ class Recovered(Struct, frozen=True, kw_only=True):
     precision: Literal["fp16", "int8"]
     metric: str
     teacher: float
-    before: float
-    after: float
+    before: float | None  # None: its answers were not finite
+    after: float | None
     improved: bool  # else the weights written are those that were given
     items: int
     heldout: int
@@ -63,8 +63,8 @@ class Recovered(Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """One line of figures, then the export's, for people."""
         figures = (
-            f"{self.metric} on {self.heldout} held-out items: {self.before:.4f} in {self.precision} before, "
-            f"{self.after:.4f} after {self.epochs} epochs, {self.teacher:.4f} in fp32"
+            f"{self.metric} on {self.heldout} held-out items: {_shown(self.before)} in {self.precision} before, "
+            f"{_shown(self.after)} after {self.epochs} epochs, {self.teacher:.4f} in fp32"
         )
         lines = [figures]
         if not self.improved:
@@ -73,3 +73,7 @@ class Recovered(Struct, frozen=True, kw_only=True):
             lines.append("stopped by --minutes; the same command goes on from there")
         lines += [*self.notes, f"{self.weights}: the weights, for load_state_dict"]
         return "\n".join([*lines, self.exported.summary])
+
+
+def _shown(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4f}"

@@ -30,8 +30,8 @@ _MAX_ANSWER_BYTES = 4 << 30
 
 class Trained(NamedTuple):
     teacher: float
-    before: float
-    after: float
+    before: float | None
+    after: float | None
     improved: bool
     epochs: int
     stopped: bool
@@ -96,8 +96,8 @@ class Student:
         self.module.cpu().requires_grad_(False).load_state_dict(trainer.best_weights, strict=False)
         return Trained(
             teacher=self._quality(None).metric,
-            before=before.metric,
-            after=best.metric,
+            before=_finite(before.metric),
+            after=_finite(best.metric),
             improved=best.betters(before),
             epochs=trainer.epoch,
             stopped=trainer.stopped,
@@ -184,6 +184,10 @@ class Student:
         return fingerprint(
             digest.hexdigest(), self._payload.precision, sorted(self._keep), how, str(torch.__version__)
         )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _score(metric: Metric, outputs: dict[str, np.ndarray], labels: np.ndarray) -> float:

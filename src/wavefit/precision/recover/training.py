@@ -110,8 +110,6 @@ class Trainer:
     def _epoch(self, end: float, say: Say) -> None:
         order = np.random.default_rng([self.how.seed, self.epoch]).permutation(self.items.count)
         batches = _batches(order, self.how.batch)
-        if self.step == 0:
-            self.calibrate()
         losses = []
         for rows in batches[self.step :]:
             if time.monotonic() > end:
