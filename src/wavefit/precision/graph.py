@@ -29,6 +29,8 @@ def load(path: Path) -> ir.Model:
     """
     ir, passes = _onnx_ir()
     model = ir.load(path)
+    if "ai.onnx" in model.opset_imports:  # the default domain's other name, which onnx-ir gives to no node
+        model.opset_imports[""] = model.opset_imports.pop("ai.onnx")
     passes.InlinePass()(model)
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     passes.RemoveInitializersFromInputsPass()(model)
