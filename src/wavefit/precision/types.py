@@ -20,7 +20,7 @@ _LAST_VERSION = 1000  # later than any of another domain
 # Attributes that give the type of an output which no input has.
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype")
 
-# Inputs that say where or how, or how large a step is: positions and scales, rounded by nobody's wish.
+# Inputs that say where, or how large a step is: rounding them is another model, not the same one in half.
 _EXACT_INPUTS = {
     "BitCast": ("input",),
     "DequantizeLinear": ("x_scale",),
@@ -156,9 +156,13 @@ def _type_attribute(node: ir.Node, schema: Any) -> str:
 
 
 def _refusal(node: ir.Node, schema: Any, low: str, exact: set[str]) -> str:
-    if exact:
-        name = next(iter(_EXACT_INPUTS[node.op_type]))
-        return f"{node.op_type}'s {name} has its output's type, and is not to be rounded"
+    wanted = f"tensor({NAMES[low]})"
+    for formal in schema.inputs:
+        if formal.type_str in exact and wanted in formal.types:
+            exact_name = _EXACT_INPUTS[node.op_type][0]
+            return (
+                f"{node.op_type} would have its {exact_name} in {NAMES[low]} too, which is not to be rounded"
+            )
     later = _first_opset(node, low)
     hint = f", from opset {later} it does" if later > schema.since_version else ""
     return (
