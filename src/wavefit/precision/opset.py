@@ -9,7 +9,10 @@ from wavefit.model.graph import printable
 from wavefit.precision import graph
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
+
+_LARGEST_BYTES = 1 << 30
 
 PER_CHANNEL = 13
 """The first opset whose DequantizeLinear has a scale for each channel."""
@@ -33,19 +36,54 @@ def raised(model: ir.Model, version: int) -> ir.Model:
 
     if opset(model) >= version:
         return graph.copy(model)
-    if graph.weight_bytes(model) > 1 << 30:
+    if graph.weight_bytes(model) > _LARGEST_BYTES:
         raise InputError("the model is larger than 1 GiB, the most that is converted to another opset")
-    try:
-        converted = onnx.version_converter.convert_version(ir.to_proto(model), version)
-    except (RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+    proto = ir.to_proto(model)
+    wanted = [onnx.helper.make_opsetid("", version)]
+    proto.ir_version = max(proto.ir_version, onnx.helper.find_min_ir_version_for(wanted))
+    converted, problem = _converted(proto, version)
+    if converted is None:
+        culprit = _culprit(proto, version)
         raise InputError(
-            f"the graph cannot be raised from opset {opset(model)} to {version}: {printable(str(error), 300)}",
+            f"{culprit} cannot be raised from opset {opset(model)} to {version}: {printable(problem, 300)}",
             "export the model again at a newer opset",
-        ) from error
+        )
     result = ir.from_proto(converted)
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(result)
     _name(model, result)
     return graph.infer(result)
+
+
+def _converted(proto: onnx.ModelProto, version: int) -> tuple[onnx.ModelProto | None, str]:
+    """The model at that opset, held to onnx's check; or why there is none."""
+    import onnx
+
+    errors = (RuntimeError, ValueError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+    try:
+        converted = onnx.version_converter.convert_version(proto, version)
+        onnx.checker.check_model(converted)
+    except errors as error:
+        return None, str(error)
+    return converted, ""
+
+
+def _culprit(proto: onnx.ModelProto, version: int) -> str:
+    """The first node that cannot be converted by itself."""
+    import onnx
+
+    known = {
+        value.name: value for value in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output)
+    }
+    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+    for node in proto.graph.node:
+        given = [known[name] for name in dict.fromkeys(node.input) if name in known and name not in tensors]
+        held = [tensors[name] for name in dict.fromkeys(node.input) if name in tensors]
+        made = [known.get(name) or onnx.ValueInfoProto(name=name) for name in node.output if name]
+        alone = onnx.helper.make_graph([node], "alone", given, made, initializer=held)
+        model = onnx.helper.make_model(alone, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+        if _converted(model, version)[0] is None:
+            return f"{node.op_type} {node.name!r}"
+    return "the graph"
 
 
 def opset(model: ir.Model) -> int:
