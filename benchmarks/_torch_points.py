@@ -39,6 +39,10 @@ _TIMED = (
     "graph fp16 channels_last",
     "compile fp16",
 )
+_TIMED_LARGE = ("graph fp32", "compile fp32", "graph fp16", "graph fp16 channels_last", "compile fp16")
+_LARGE = 8  # from this batch on the host's part hardly counts
+_MOST_HELD = 2 << 30  # of a point that waits to be timed
+_SIDE_BY_SIDE = 3  # points of a net; one of the net whose convolutions ask for 18 GiB of scratch
 _SHOWN_BYTES = 1 << 20  # of an allocation whose place in the code is kept
 _RUNS = 20
 _FORK = multiprocessing.get_context("fork")
@@ -110,22 +114,29 @@ def _net(name: str, batches: list[int], folder: Path) -> None:
     conv = "Conv" in model.nodes_by_type
     start = _forked if _can_fork() else _spawned
     print(f"{name}: exported in {time.monotonic() - started:.1f} s, {start.__name__}", flush=True)
-    done = []
+    done: list[Callable[[], bool]] = []
+    started_points: list[tuple[Path, Callable[[], bool]]] = []
     for batch in reversed(batches):
         for form in _FORMS:
             if "channels_last" in form and not conv:
                 continue
             stem = folder / f"{name} {batch} {form}"
-            ended = start(name, f"{batch} {form}", folder)
-            while not stem.with_suffix(".json").exists() and not ended():
-                time.sleep(0.05)
-            done.append(ended)
+            started_points.append((stem.with_suffix(".json"), start(name, f"{batch} {form}", folder)))
+            _wait(started_points, 1 if name == "wide" else _SIDE_BY_SIDE)
+    _wait(started_points, 1)
+    done += [ended for _, ended in started_points]
     (folder / f"{name}.memory").touch()
     print(f"{name}: memory done in {time.monotonic() - started:.1f} s", flush=True)
     if name == "mlp_small":
         done.append(start(name, "peaks", folder))
     while not all(ended() for ended in done):
         time.sleep(0.1)
+
+
+def _wait(points: list[tuple[Path, Callable[[], bool]]], most: int) -> None:
+    """Until fewer than ``most`` points are still without their memory."""
+    while sum(not path.exists() and not ended() for path, ended in points) >= most:
+        time.sleep(0.05)
 
 
 def _command(folder: Path, name: str) -> list[str]:
@@ -161,7 +172,8 @@ def _one(name: str, point: str, folder: Path) -> None:
         return
     number, form = point.split(" ", 1)
     model = _model(name, folder)
-    timed = form in _TIMED and not ("Conv" in model.nodes_by_type and form == "graph fp16")
+    forms = _TIMED if int(number) < _LARGE else _TIMED_LARGE
+    timed = form in forms and not ("Conv" in model.nodes_by_type and form == "graph fp16")
     _point(model, name, int(number), form, folder / f"{name} {point}", timed)
 
 
@@ -244,12 +256,22 @@ def _point(model: Any, name: str, batch: int, form: str, stem: Path, timed: bool
     point["now"] = torch.cuda.memory_reserved()
     point["ops"] = sum(share.nodes for share in session.placement().providers)
     _write(stem, point)
-    if timed:
-        torch.cuda.empty_cache()  # many points wait side by side
+    torch.cuda.empty_cache()  # many points wait side by side
+    if timed and torch.cuda.memory_reserved() < _MOST_HELD:
         _waited(stem.parent, lambda: _write(stem, point | _times(session, x)))
 
 
 def _times(session: Any, x: Any) -> dict[str, float]:
+    """Host to host with all threads and with one, and on the device alone."""
+    import torch
+
+    found = {"p50_s": _median(session, x)}
+    torch.set_num_threads(1)
+    found["one_thread_p50_s"] = _median(session, x)
+    return found | {"device_s": session.device_time_s()}
+
+
+def _median(session: Any, x: Any) -> float:
     for _ in range(5):
         session.run(x)
     seconds = []
@@ -257,7 +279,7 @@ def _times(session: Any, x: Any) -> dict[str, float]:
         start = time.perf_counter()
         session.run(x)
         seconds.append(time.perf_counter() - start)
-    return {"p50_s": statistics.median(seconds), "device_s": session.device_time_s()}
+    return statistics.median(seconds)
 
 
 def _peaks(folder: Path) -> None:

@@ -49,25 +49,30 @@ def walked(path: Path, batch: int) -> Trace:
 
 
 @pytest.mark.parametrize(
-    ("mode", "precision", "batch", "reserved"),
+    ("mode", "precision", "batch", "mib"),
     [
-        ("eager", "fp32", 1, 136314880),
-        ("eager", "fp32", 32, 138412032),
-        ("graph", "fp32", 1, 176160768),
-        ("eager", "fp16", 1, 190840832),
-        ("graph", "fp16", 32, 230686720),
+        ("eager", "fp32", 1, 130),
+        ("eager", "fp32", 32, 132),
+        ("graph", "fp32", 1, 168),
+        ("eager", "fp16", 1, 86),
+        ("graph", "fp16", 32, 124),
+        ("compile", "fp32", 1, 224),
+        ("compile", "fp32", 32, 226),
+        ("compile", "fp16", 1, 228),
     ],
 )
-def test_as_measured(mlp: Path, mode: str, precision: Precision, batch: int, reserved: int) -> None:
-    assert peak(walked(mlp, batch), batch, form(H200, precision, {"mode": mode})) == reserved
+def test_as_measured(mlp: Path, mode: str, precision: Precision, batch: int, mib: int) -> None:
+    found = peak(walked(mlp, batch), form(H200, precision, {"mode": mode}))
+    assert 0.95 * mib * MIB <= found <= 1.1 * mib * MIB
 
 
 def test_scratch_of_matrix_products_is_unknown_on_amd(mlp: Path) -> None:
     found = walked(mlp, 1)
-    assert peak(found, 1, form(RADEON, "fp32", {})) == 136314880 - 32 * MIB  # without cuBLAS's 32 MiB
+    ours, theirs = (peak(found, form(device, "fp32", {})) for device in (RADEON, H200))
+    assert theirs - ours == round(1.08 * 32 * MIB)  # cuBLAS's; its margin with it
 
 
 def test_a_graph_takes_more_than_op_by_op(mlp: Path) -> None:
     found = walked(mlp, 32)
-    eager, graph = (peak(found, 32, form(RADEON, "fp32", {"mode": mode})) for mode in ("eager", "graph"))
+    eager, graph = (peak(found, form(RADEON, "fp32", {"mode": mode})) for mode in ("eager", "graph"))
     assert graph > eager

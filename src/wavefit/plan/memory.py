@@ -73,7 +73,7 @@ def on_device(trace: Trace, model: Model, device: Device, plan: Plan) -> Memory:
     torch = plan.route.startswith("torch")
     if torch:
         how = form(device, plan.precision, plan.options)
-        taken = peak(trace, plan.batch, how)
+        taken = peak(trace, how)
         left_out = ("the driver's context",) if how.cudnn else ("the driver's context", "scratch of kernels")
     return Memory(
         where="device",

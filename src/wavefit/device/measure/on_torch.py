@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wavefit.child.main import Reporter
+from wavefit.device.measure import on_torch_host
 from wavefit.device.measure.order import Order, Reading, Readings
 from wavefit.device.measure.timing import bandwidth, launch, mib, product, seconds
 from wavefit.errors import RouteError
@@ -44,6 +45,8 @@ def _measure(torch: Any, gpu: Any, say: Reporter) -> Readings:
     say.stage("launch")
     small = torch.rand(1, device=gpu)
     readings["launch_s"] = launch(seconds(lambda: small.add_(1), _wait(torch)), "additions of one element")
+    say.stage("host")
+    readings |= on_torch_host.measure(torch, gpu)
     return Readings(runtime=f"PyTorch {torch.__version__}", readings=readings)
 
 
