@@ -16,7 +16,7 @@ from precision import typed
 from precision.cases import type_error
 
 from wavefit.errors import InputError
-from wavefit.precision import graph
+from wavefit.precision import graph, opset
 from wavefit.precision.convert import cannot, convert
 from wavefit.precision.emulate import emulated
 from wavefit.schema import Precision
@@ -81,6 +81,26 @@ def test_bfloat16_passes_the_check(name: str, tmp_path: Path) -> None:
             graph.save(convert(model, drawn(model, seed, "bf16"), "bf16", io), tmp_path / "half.onnx")
 
 
+def test_bfloat16_of_convolutions_from_opset_22_on(tmp_path: Path) -> None:
+    model = load(models.conv_net(), tmp_path)
+    assert [kept.node for kept in cannot(model, "bf16")] == ["conv", "pool"]
+    later = opset.raised(model, 22)
+    assert cannot(later, "bf16") == ()
+    converted = convert(later, all_low(later, "bf16"), "bf16")
+    graph.save(converted, tmp_path / "half.onnx")
+    assert {value.dtype for value in converted.graph.initializers.values()} == {ir.DataType.BFLOAT16}
+
+
+def test_the_default_domain_by_its_other_name(tmp_path: Path) -> None:
+    proto = models.mlp()
+    proto.opset_import[0].domain = "ai.onnx"
+    for node in proto.graph.node:
+        node.domain = "ai.onnx"
+    model = load(proto, tmp_path)
+    graph.save(convert(model, all_low(model)), tmp_path / "half.onnx")
+    assert cannot(model) == ()
+
+
 def test_a_plain_network_is_half_between_two_casts(tmp_path: Path) -> None:
     model = load(models.conv_net(), tmp_path)
     converted = convert(model, all_low(model))
@@ -124,7 +144,9 @@ def test_no_cast_undoes_another(tmp_path: Path) -> None:
     model = load(type_error.build(tmp_path / "case.onnx").proto, tmp_path)
     own = {node.name for node in casts(model)}
     for seed in range(10):
-        for cast in casts(convert(model, drawn(model, seed))):
+        converted = convert(model, drawn(model, seed))
+        graph.Runner(converted)
+        for cast in casts(converted):
             producer = cast.inputs[0].producer()
             assert producer is None or producer.op_type != "Cast" or producer.name in own
 
