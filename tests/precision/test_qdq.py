@@ -320,6 +320,15 @@ def _close(model, int8, bound: float = 0.05) -> None:
         assert np.linalg.norm(array - after[name]) < bound * np.linalg.norm(array)
 
 
+def test_a_matmul_stays_one_where_gemm_has_no_kernel(tmp_path) -> None:
+    model = _load(models.mlp(), tmp_path)
+    assert "Gemm" in _operators(_int8(model))
+    kept = _int8(model, target=replace(ANY, operators=OPERATORS - {"Gemm"}))
+    assert _operators(kept).count("MatMul") == 2
+    assert "Gemm" not in _operators(kept)
+    _close(model, kept)
+
+
 # ---- Weights and biases ---------------------------------------------------------------------------------------------
 
 

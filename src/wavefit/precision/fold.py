@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def folded(model: ir.Model, nodes: Collection[str] | None = None) -> ir.Model:
+def folded(model: ir.Model, nodes: Collection[str] | None = None, gemm: bool = True) -> ir.Model:
     """A copy with the same answers and fewer nodes.
 
     BatchNormalization goes into the layer before it. For those nodes (None for all), MatMul and the Add of a bias
-    become Gemm where the input is a matrix, and Gemm has alpha and beta of 1. The first node's name stays, and the
-    last one's output.
+    become Gemm where the input is a matrix (unless ``gemm`` is False), and Gemm has alpha and beta of 1. The first
+    node's name stays, and the last one's output.
     """
     result = fold_batchnorm.fold(model)
     constants = Constants(result)
     for node in list(result.graph):
         if nodes is not None and node.name not in nodes:
             continue
-        if node.op_type == "MatMul" and takes_int8(node):
+        if node.op_type == "MatMul" and gemm and takes_int8(node):
             _fold_bias(result, constants, node)
         elif node.op_type == "Gemm" and takes_int8(node):
             _fold_factors(constants, node)

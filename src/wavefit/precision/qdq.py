@@ -71,7 +71,7 @@ def quantize(
     """
     _check(model, nodes)
     made = opset.raised(model, _opset(model, target))
-    made = fold.folded(made, nodes)
+    made = fold.folded(made, nodes, "Gemm" in target.operators)
     found = places(made, nodes)
     missing = sorted(set(found.held.values()) - set(parameters))
     if missing:

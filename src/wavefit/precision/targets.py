@@ -78,7 +78,7 @@ CPU = Target(
     weight_bits=8,
     per_channel=True,
     dot=True,
-    operators=OPERATORS - {"ConvTranspose"},  # docs/OperatorKernels.md has no QLinearConvTranspose
+    operators=OPERATORS - {"ConvTranspose"},  # which stayed float in 1.32, tried on 2026-11-30
     source=_ONNXRUNTIME,
 )
 """A CPU with dot instructions for int8."""
@@ -92,7 +92,7 @@ _MIGRAPHX = Target(
     per_channel=True,  # a convolution's axis 0, a product's last
     dot=None,
     operators=frozenset({"Conv", "Gemm", "MatMul"}),
-    source="ROCm/AMDMIGraphX, src/simplify_qdq.cpp (convolution and dot; int8 for both operands)",
+    source="ROCm/AMDMIGraphX, src/simplify_qdq.cpp: convolution and dot, int8 for both (uint8 not, issue 2704)",
 )
 
 _DIRECTML = Target(
@@ -103,17 +103,17 @@ _DIRECTML = Target(
     weight_bits=8,
     per_channel=True,
     dot=None,
-    operators=frozenset(
-        {"Add", "AveragePool", "Concat", "Conv", "Gemm", "GlobalAveragePool", "MatMul", "Sigmoid"}
-    ),
-    source="microsoft/onnxruntime, docs/OperatorKernels.md, 'Operators implemented by DmlExecutionProvider'",
+    operators=frozenset({"Add", "AveragePool", "Concat", "Conv", "GlobalAveragePool", "MatMul", "Sigmoid"}),
+    source="microsoft/onnxruntime, docs/OperatorKernels.md, operators of DmlExecutionProvider: no QGemm, no QLinearMul",
 )
 
 _INSTEAD = "use fp16 there"
 _NONE = {
-    "ort_rocm": ("ONNX Runtime's ROCm provider has no kernels for int8 convolutions and products", _INSTEAD),
+    # as the CUDA provider that it is made from: microsoft/onnxruntime, docs/OperatorKernels.md has no QLinearConv there
+    "ort_rocm": ("ONNX Runtime's ROCm provider has no int8 kernels for convolutions and products", _INSTEAD),
+    # microsoft/onnxruntime, onnxruntime/core/providers/webgpu/quantization: QuantizeLinear and DequantizeLinear alone
     "ort_webgpu": (
-        "ONNX Runtime's WebGPU provider has no kernels for int8 convolutions and products",
+        "ONNX Runtime's WebGPU provider has no int8 kernels for convolutions and products",
         _INSTEAD,
     ),
 }
