@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from wavefit.errors import InputError
 from wavefit.plan.memory import Memory, on_device, on_host
 from wavefit.plan.roofline import roofline
+from wavefit.plan.torch_time import torch_time
 from wavefit.plan.trace import Trace, trace
 from wavefit.plan.transfer import transfer
 from wavefit.schema import Device, Model, Plan, Prediction
@@ -41,7 +44,8 @@ class Planner:
         """Memory and time of one plan; None where the graph cannot be walked at its shapes.
 
         A figure is None where a peak that it needs is not known. ``total_s`` is compute and memory by the roofline of
-        every node, launches where their cost is known, and transfer where there is a link.
+        every node, launches where their cost is known, and transfer where there is a link. For PyTorch on a GPU whose
+        host side was measured see :mod:`wavefit.plan.torch_time`.
         """
         found = self.trace(plan.shapes)
         if found is None:
@@ -53,8 +57,12 @@ class Planner:
             total += moved.seconds
         elif moved.unified is not True:
             total = None
+        needed = memory(found, self.model, device, plan).peak_bytes
+        timed = torch_time(found, device, plan, roof) if plan.route == "torch_gpu" else None
+        if timed is not None:
+            return msgspec.structs.replace(timed, peak_bytes=needed)
         return Prediction(
-            peak_bytes=memory(found, self.model, device, plan).peak_bytes,
+            peak_bytes=needed,
             compute_s=roof.compute_s,
             memory_s=roof.memory_s,
             transfer_s=moved.seconds,
