@@ -14,8 +14,9 @@ from precision.judging import Bench, quiet
 from wavefit.precision import graph
 from wavefit.precision.hazards import hazards
 from wavefit.precision.islands import smallest
-from wavefit.precision.ranges import Range, observe
+from wavefit.precision.ranges import observe
 from wavefit.precision.scaling import rescale
+from wavefit.precision.value_range import Range
 
 Build = Callable[[Path], Case]
 

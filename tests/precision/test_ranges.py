@@ -12,7 +12,8 @@ from onnx import helper
 
 from wavefit.model.samples import Samples
 from wavefit.precision import accumulate, graph, ranges
-from wavefit.precision.ranges import HALF_SMALLEST, HALF_SMALLEST_NORMAL, describe, merge, observe
+from wavefit.precision.ranges import merge, observe
+from wavefit.precision.value_range import HALF_SMALLEST, HALF_SMALLEST_NORMAL, describe
 
 
 def quiet(_: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from wavefit.precision.graph import is_float
-from wavefit.precision.ranges import HALF_MAX, HALF_SMALLEST, HALF_SMALLEST_NORMAL, Range
+from wavefit.precision.value_range import HALF_MAX, HALF_SMALLEST, HALF_SMALLEST_NORMAL, Range
 from wavefit.schema import KeptNode, Precision
 
 if TYPE_CHECKING:

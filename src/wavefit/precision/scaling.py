@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from wavefit.precision.graph import constant, copy, nodes
 from wavefit.precision.hazards import MARGIN, lost, overflows
 from wavefit.precision.hazards import hazards as find_hazards
-from wavefit.precision.ranges import HALF_MAX, HALF_SMALLEST, Range
 from wavefit.precision.scaling_apply import apply
 from wavefit.precision.scaling_rules import rule
 from wavefit.precision.stretch import Coefficients, Edge, constants, edges, grow, touched
+from wavefit.precision.value_range import HALF_MAX, HALF_SMALLEST, Range
 from wavefit.schema import KeptNode, Precision, Scaled
 
 if TYPE_CHECKING:
