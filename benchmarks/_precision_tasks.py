@@ -108,7 +108,44 @@ def _case(module: ModuleType, name: str, folder: Path) -> Task:
     given = _save(folder, {key: array[:half] for key, array in data.items()})
     test = {key: array[half:] for key, array in data.items()}
     minimal = case.minimal if hasattr(case, "minimal") else case.kept
-    return Task(name, case.path, given, test, top1, "top1", folder, (), minimal)
+    metric = getattr(case, "metric", "top1")
+    items = top1 if metric == "top1" else _one_by_one(getattr(module, metric.partition(":")[2]))
+    _rename_weights(case.path)
+    return Task(name, case.path, given, test, items, metric, ROOT / "tests", (), minimal)
+
+
+def _one_by_one(metric: Callable[[Outputs, np.ndarray], float]) -> Callable[[Outputs, np.ndarray], Items]:
+    """Points of each item, by a metric that is a mean over items."""
+
+    def items(outputs: Outputs, labels: np.ndarray) -> Items:
+        parts = (
+            metric({name: array[item : item + 1] for name, array in outputs.items()}, labels[item : item + 1])
+            for item in range(len(labels))
+        )
+        return np.array(list(parts)), np.ones(len(labels))
+
+    return items
+
+
+def _rename_weights(path: Path) -> None:
+    """Adds to every weight's name: some are called X_scale, as quantisers call what they make for a value X."""
+    import onnx
+
+    model = onnx.load(path)
+    names = {tensor.name: f"{tensor.name}.stored" for tensor in model.graph.initializer}
+    for tensor in model.graph.initializer:
+        tensor.name = names[tensor.name]
+    _rename_inputs(model.graph, names)
+    onnx.save(model, path)
+
+
+def _rename_inputs(graph: Any, names: dict[str, str]) -> None:
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            node.input[index] = names.get(name, name)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename_inputs(attribute.g, names)
 
 
 def _labelled(case: Any) -> Outputs:
