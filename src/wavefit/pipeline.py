@@ -238,7 +238,8 @@ def _variants(
     if not wanted:
         return journal.variants, Made()
     how = (request.max_drop, request.data.metric, request.data.seed, request.sizes, request.mixed)
-    key = fingerprint(model.sha256, prepared.digest, how, wanted, __version__)
+    for_what = [(each.precision, each.route, *_machine(each.device)) for each in wanted]
+    key = fingerprint(model.sha256, prepared.digest, how, for_what, __version__)
     for folder in (journal.variants, journal.folder / variants.FOLDER):
         made = variants.known(key, folder)
         if made is not None:
@@ -365,7 +366,14 @@ def record_key(
     plan: Plan, device: Device, model: Model, versions: dict[str, str], request: Request, digest: str
 ) -> str:
     """A hash of what a result depends on: while it stays the same, the plan is not measured again."""
-    machine = (
+    what = replace(plan, predicted=None)
+    how = (request.load, request.data.metric, request.max_drop, request.require_gpu)
+    return fingerprint(model.sha256, _machine(device), what, versions, how, digest)
+
+
+def _machine(device: Device) -> tuple[object, ...]:
+    """What of a device a result depends on."""
+    return (
         device.id,
         device.name,
         device.gfx,
@@ -374,9 +382,6 @@ def record_key(
         device.compute_units,
         device.threads,
     )
-    what = replace(plan, predicted=None)
-    how = (request.load, request.data.metric, request.max_drop, request.require_gpu)
-    return fingerprint(model.sha256, machine, what, versions, how, digest)
 
 
 def _still_holds(record: Record, deadline_s: float) -> bool:
