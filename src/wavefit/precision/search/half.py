@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from wavefit.precision.attribute import attribute
 from wavefit.precision.convert import cannot, convert
 from wavefit.precision.emulate import emulated
 from wavefit.precision.hazards import computes, hazards
 from wavefit.precision.islands import smallest
 from wavefit.precision.ranges import observe
 from wavefit.precision.scaling import rescale
-from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
+from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard
 from wavefit.precision.sensitivity import measure
 from wavefit.schema import Precision, Sensitivity, Unsupported
 
@@ -48,13 +49,14 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
         kept=(*barred.values(), *kept_by_guard(found.model, kept, low, sensitivity)),
         scaled=found.scaled,
         sensitivity=sensitivity,
+        notes=material.split.notes,
     )
 
 
 def _islands(
     material: Material, graph: ir.Model, free: list[str], low: Precision
 ) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
-    """What else must be kept; nothing is measured where the guard passes without."""
+    """What else must be kept, and how far each of it moves the outputs alone."""
 
     def lowered(nodes: frozenset[str]) -> ir.Model:
         return emulated(graph, dict.fromkeys(nodes, low))
@@ -64,8 +66,10 @@ def _islands(
 
     if passes(frozenset()):
         return frozenset(), ()
-    sensitivity = measure(graph, free, lowered, material.judge, material.say)
-    return smallest(free, passes, frozenset(), most_first(sensitivity), material.say), sensitivity
+    order = attribute(graph, free, material.split.calibration, low)
+    kept = smallest(free, passes, frozenset(), order, material.say)
+    alone = [name for name in free if name in kept]
+    return kept, measure(graph, alone, lowered, material.judge, material.say)
 
 
 def _refused(material: Material, low: Precision, reasons: tuple[str, ...] = ()) -> Unsupported:

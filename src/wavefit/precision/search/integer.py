@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wavefit.model.cost import cost
@@ -32,8 +33,9 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
     kept, sensitivity = _islands(material, way)
     if len(kept) == len(way.nodes):
         return _refused(target, "no part of the model passes the guard in int8")
+    notes = (*material.split.notes, *finder.notes)
     sets = [kept, *(_smaller_errors(material, way, kept, sensitivity) if material.mixed else ())]
-    return [_draft(material, way, each, sensitivity) for each in dict.fromkeys(sets)]
+    return [replace(_draft(material, way, each, sensitivity), notes=notes) for each in dict.fromkeys(sets)]
 
 
 def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
@@ -89,7 +91,6 @@ def _draft(material: Material, way: Way, kept: frozenset[str], sensitivity: tupl
         kept=kept_by_guard(material.graph, kept, "int8", sensitivity),
         recipe=way.recipe,
         sensitivity=sensitivity,
-        notes=material.split.notes,
     )
 
 

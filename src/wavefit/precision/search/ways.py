@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from wavefit.precision import bias, equalize
+from wavefit.precision import adaround, bias, equalize, smoothquant
 from wavefit.precision.calibrate import PERCENTILES, Method, Quantised, parameters
 from wavefit.precision.evaluate import Judgement
+from wavefit.precision.fold import folded
 from wavefit.precision.histogram import Histogram, collect
+from wavefit.precision.linear import linears
 from wavefit.precision.qdq import quantisable, quantize
 from wavefit.precision.search.material import Material
 from wavefit.precision.targets import Target
@@ -26,6 +28,7 @@ METHODS: tuple[tuple[Method, float], ...] = (
     ("mse", 100.0),
 )
 
+_FOR_ISLANDS = 0.5  # of the time at first, left for the search of what must stay
 _HELPS = 0.98  # of the error before: a compensation that gains less than 2 % is not kept
 
 
@@ -43,7 +46,7 @@ class Way:
     target: Target
     method: Method = "minmax"
     percentile: float = 100.0
-    rounding: Mapping[str, np.ndarray] | None = None
+    rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
     compensated: tuple[str, ...] = ()
 
     @cached_property
@@ -57,7 +60,21 @@ class Way:
 
     def lowered(self, nodes: frozenset[str]) -> ir.Model:
         """The graph with exactly these nodes in int8."""
-        return quantize(self.graph, nodes, self.parameters, self.target, self.rounding)
+        rounding = {name: self.rounding[name] for name in self._rounded & self._weights(nodes)}
+        return quantize(self.graph, nodes, self.parameters, self.target, rounding)
+
+    @property
+    def _rounded(self) -> Set[str]:
+        return self.rounding.keys()
+
+    def _weights(self, nodes: frozenset[str]) -> Set[str]:
+        """Names of the initializers that those nodes weigh with."""
+        return {weight for node, weight in self._weight_of.items() if node in nodes}
+
+    @cached_property
+    def _weight_of(self) -> dict[str, str]:
+        graph = folded(self.graph, frozenset(self.nodes))
+        return {str(layer.name): str(layer.node.inputs[1].name) for layer in linears(graph)}  # type: ignore[union-attr]
 
     @property
     def recipe(self) -> dict[str, str | int | float | bool]:
@@ -72,6 +89,7 @@ class Finder:
     material: Material
     target: Target
     notes: list[str] = field(default_factory=list)
+    _began_left_s: float = 0.0
 
     def find(self) -> Way:
         """The calibration first, then each compensation on top of what helped before it.
@@ -79,9 +97,13 @@ class Finder:
         Raises:
             InputError: the graph cannot be run.
         """
+        self._began_left_s = self.material.left_s()
         way = self._observed(Way(graph=self.material.graph, histograms={}, target=self.target))
         way, error = self._calibrated(way)
         for name, compensate in self._compensations():
+            if self._spare_s() <= 0:
+                self.notes.append(f"{name} was not tried: it would not have ended within the deadline")
+                continue
             self.material.say(f"int8: {name}")
             other = compensate(way)
             found = self._error(other)
@@ -92,8 +114,14 @@ class Finder:
     def _compensations(self) -> tuple[tuple[str, Callable[[Way], Way]], ...]:
         return (
             ("cross-layer equalisation", self._equalised),
+            ("SmoothQuant", self._smoothed),
+            ("adaptive rounding", self._rounded),
             ("bias correction", self._corrected),
         )
+
+    def _spare_s(self) -> float:
+        """Seconds that may go into what is not needed: the islands are searched after it."""
+        return self.material.left_s() - _FOR_ISLANDS * self._began_left_s
 
     def _calibrated(self, way: Way) -> tuple[Way, float]:
         tried: list[tuple[float, int, Way]] = []
@@ -118,6 +146,23 @@ class Finder:
     def _equalised(self, way: Way) -> Way:
         largest = {name: found.high for name, found in way.histograms.items()}
         return self._observed(replace(way, graph=equalize.compensate(way.graph, largest)))
+
+    def _smoothed(self, way: Way) -> Way:
+        calibration = self.material.split.calibration
+        graph = smoothquant.compensate(way.graph, way.nodes, calibration, self.material.say)
+        return self._observed(replace(way, graph=graph))
+
+    def _rounded(self, way: Way) -> Way:
+        nodes = frozenset(way.nodes)
+        rounding = adaround.compensate(
+            folded(way.graph, nodes),
+            way.lowered(nodes),
+            way.nodes,
+            self.material.split.calibration,
+            self.material.say,
+            self._spare_s,
+        )
+        return replace(way, rounding=rounding)
 
     def _corrected(self, way: Way) -> Way:
         def lower(graph: ir.Model) -> ir.Model:
