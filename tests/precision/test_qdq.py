@@ -9,11 +9,13 @@ import onnx
 import pytest
 from fakes import models
 from onnx import helper, numpy_helper
+from precision.int8_graphs import attention
 
 from wavefit.errors import InputError
 from wavefit.model.samples import Samples
 from wavefit.precision import graph
 from wavefit.precision.calibrate import parameters
+from wavefit.precision.convert import convert
 from wavefit.precision.histogram import collect
 from wavefit.precision.qdq import activation_values, quantisable, quantize
 from wavefit.precision.qdq_operators import OPERATORS
@@ -162,6 +164,31 @@ def test_half_graphs_have_half_scales(tmp_path) -> None:
     before, after = graph.Runner(model)(inputs)["logits"], graph.Runner(int8)(inputs)["logits"]
     assert after.dtype == np.float16
     assert np.linalg.norm(before - after) < 0.05 * np.linalg.norm(before)
+
+
+def test_weights_too_small_for_a_normal_half_scale_are_kept(tmp_path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "node")
+    weights = np.random.default_rng(0).normal(0, 1e-4, (16, 8)).astype(np.float16)
+    values = [
+        models.value(name, ["N", size], onnx.TensorProto.FLOAT16) for name, size in (("x", 16), ("y", 8))
+    ]
+    model = _load(models.model([node], values[:1], values[1:], [models.weight("w", weights)]), tmp_path)
+    inputs = {"x": np.random.default_rng(1).normal(size=(8, 16)).astype(np.float16)}
+    before = graph.Runner(model)(inputs)["y"].astype(float)
+    after = graph.Runner(_int8(model, inputs=inputs))(inputs)["y"].astype(float)
+    assert np.linalg.norm(before - after) < 0.05 * np.linalg.norm(before)
+
+
+def test_the_nodes_that_are_not_int8_can_be_half(tmp_path) -> None:
+    model = _load(attention(), tmp_path)
+    nodes = {"project_q", "project_k", "project_v", "project_o"}
+    int8 = _int8(model, nodes=nodes)
+    half = convert(int8, {name: "fp16" for name in graph.nodes(model) if name not in nodes})
+    types = {node.name: node.outputs[0].dtype.name for node in half.graph}
+    assert {types[name] for name in ("bias_q", "scores", "softmax", "residual")} == {"FLOAT16"}
+    assert {types[name] for name in nodes} == {"FLOAT"}
+    _proto(half, tmp_path)
+    _close(model, half)
 
 
 # ---- Which nodes, and where the pairs are ---------------------------------------------------------------------------

@@ -59,7 +59,8 @@ def quantize(
     """A copy that computes those nodes in int8 and the others as before; at opset 13 at least.
 
     Weights are stored per output channel, biases as int32. BatchNormalization behind a Conv, a bias behind a MatMul
-    and a Gemm's alpha and beta are folded in first (:func:`wavefit.precision.fold.folded`).
+    and a Gemm's alpha and beta are folded in first (:func:`wavefit.precision.fold.folded`). For a graph of int8 and
+    half, quantize first and convert the other nodes after.
 
     Args:
         nodes: names, of :func:`quantisable`'s. A subset gives mixed precision.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 _LARGEST_BIAS = float(
@@ -11,30 +9,21 @@ _LARGEST_BIAS = float(
 )  # half of int32: the other half is for the sum of 33,000 products that it is added to
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Weights as stored: real = scale * stored, along ``axis``, or one scale for all where that is None.
-
-    Args:
-        stored: int8, of the weights' shape.
-        scale: float32 of shape (channels,), or () without an axis.
-    """
-
-    stored: np.ndarray
-    scale: np.ndarray
-    axis: int | None
-
-
 def weight_scale(weights: np.ndarray, axis: int | None, limit: int) -> np.ndarray:
     """The scale that lays each channel's greatest magnitude on ``limit``; 1 for a channel of zeros.
 
     Returns:
-        float32 of shape (channels,), or () without an axis.
+        of the weights' type, shape (channels,), or () without an axis.
     """
     others = None if axis is None else tuple(each for each in range(weights.ndim) if each != axis)
     reach = np.abs(weights.astype(np.float64)).max(axis=others) / limit
-    tiny = float(np.finfo(np.float32).tiny)
-    return np.where(reach > 0, np.maximum(reach, tiny), 1.0).astype(np.float32)
+    return np.where(reach > 0, np.maximum(reach, least_scale(weights.dtype)), 1.0).astype(weights.dtype)
+
+
+def least_scale(dtype: np.dtype) -> float:
+    """The least scale of a type: normal where there is room, as subnormal numbers are zero on some devices."""
+    limits = np.finfo(dtype)
+    return float(limits.smallest_subnormal if dtype == np.float16 else limits.tiny)
 
 
 def round_weights(weights: np.ndarray, scale: np.ndarray, axis: int | None, limit: int) -> np.ndarray:

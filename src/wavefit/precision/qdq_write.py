@@ -14,7 +14,7 @@ from wavefit.precision.constants import Constants
 from wavefit.precision.linear import attribute, only_user
 from wavefit.precision.qdq_operators import CONVOLUTIONS, activations, bounds, readers, weight, weight_axis
 from wavefit.precision.qdq_places import Places, reads_integers
-from wavefit.precision.qdq_weights import round_bias, round_weights, weight_scale, widened
+from wavefit.precision.qdq_weights import least_scale, round_bias, round_weights, weight_scale, widened
 from wavefit.precision.targets import Target
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ class Writer:
         axis = weight_axis(node) if self._target.per_channel else None
         scale = weight_scale(array, axis, self._target.weight_limit)
         bias = graph.constant(node.inputs[2]) if len(node.inputs) > 2 else None
+        if bias is not None and bias.dtype != np.float32:
+            bias = (
+                None  # its step is the product of two scales, for which half has no room; it stays as it is
+            )
         given = self._input_scale(node)
         columns = None
         if bias is not None:
@@ -83,7 +87,7 @@ class Writer:
     def _pair(self, value: ir.Value, to: Quantised, whole: bool, carriers: Set[str]) -> None:
         name, was_output = str(value.name), value.is_graph_output()
         dtype = _numpy(value)
-        scale = self._constants.add(f"{name}_scale", np.asarray(to.scale, dtype))
+        scale = self._constants.add(f"{name}_scale", np.asarray(max(to.scale, least_scale(dtype)), dtype))
         zero = self._constants.add(f"{name}_zero_point", np.asarray(to.zero_point, to.type))
         quantize = self._node("QuantizeLinear", name, [value, scale, zero])
         dequantize = self._node("DequantizeLinear", name, [quantize.outputs[0], scale, zero])
