@@ -30,7 +30,7 @@ from wavefit.errors import InputError, RouteError
 from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
 from wavefit.plan.predict import Planner
-from wavefit.precision.search.records import Made, Making
+from wavefit.precision.search.records import Made, Making, Wanted
 from wavefit.report.page import render
 from wavefit.schema import (
     Bundle,
@@ -109,6 +109,37 @@ def bench(order: Order, progress: Progress) -> tuple[list[Record], tuple[Unsuppo
             order = replace(order, request=_as_picked(order.request, picked(Path(order.model)).plan))
         tried = _try_all(order, journal, progress)
         return tried.records, tried.refusals
+
+
+def convert(order: Order, wanted: tuple[Wanted, ...], progress: Progress) -> tuple[Model, Made]:
+    """Makes a model's variants and measures nothing: for a machine that is not this one.
+
+    Returns:
+        The model, and its variants, whose files lie below ``order.folder``.
+
+    Raises:
+        InputError: the model, its data or an option is bad, or the model is in a lower precision already.
+        RouteError: the model could not be brought to ONNX, or no reference could be run.
+    """
+    with Journal(Path(order.folder)) as journal:
+        work = _Work(journal.work / "tmp", order.request, progress)
+        model = _resolve(order, journal, work)
+        if model.precision != "fp32":
+            raise InputError(
+                f"{order.model} computes in {model.precision} already",
+                "give the fp32 model that it came from",
+            )
+        request = settle(order.request, model)
+        prepared = _prepare(model, request, journal, work)
+        payload = Making(
+            key=fingerprint(model.sha256, prepared.digest, request, wanted, __version__),
+            model=model,
+            request=request,
+            reference=prepared.folder,
+            folder=str(journal.variants),
+            wanted=wanted,
+        )
+        return model, _search(payload, work)
 
 
 def _as_picked(request: Request, plan: Plan) -> Request:
@@ -252,14 +283,17 @@ def _variants(
         folder=str(journal.variants),
         wanted=wanted,
     )
+    return journal.variants, _search(payload, work)
+
+
+def _search(payload: Making, work: _Work) -> Made:
+    """Variants, found in a child process; what was found is kept beside their files."""
     answer = work.run("wavefit.precision.search.variants:make_variants", payload, Made, "precision")
     if isinstance(answer, Failure):
         reason = f"the search for variants ended early: {answer.reason}"
-        return journal.variants, Made(
-            refusals=(Unsupported(route="precision", reason=reason, fix=answer.fix),)
-        )
-    variants.keep(key, answer, journal.variants)
-    return journal.variants, answer
+        return Made(refusals=(Unsupported(route="precision", reason=reason, fix=answer.fix),))
+    variants.keep(payload.key, answer, Path(payload.folder))
+    return answer
 
 
 def _resolve(order: Order, journal: Journal, work: _Work) -> Model:
