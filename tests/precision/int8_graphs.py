@@ -170,6 +170,8 @@ GRAPHS: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, int]]] = {
     "sigmoid": (lambda: _one("Sigmoid"), {"QLinearConv": 2, "QLinearSigmoid": 1}),
     "softmax": (lambda: _one("Softmax", axis=-1), {"QLinearConv": 2, "QLinearSoftmax": 1}),
     "max pool": (lambda: _one("MaxPool", kernel_shape=[2, 2]), {"QLinearConv": 2}),
+    "identity": (lambda: _one("Identity"), {"QLinearConv": 2}),
+    "dropout": (lambda: _one("Dropout"), {"QLinearConv": 2}),
     "relu": (lambda: _one("Relu"), {"QLinearConv": 2}),
     "clip at 0 and 1": (lambda: _clip(0, 1), {"QLinearConv": 2}),
     "clip at -1 and 1": (lambda: _clip(-1, 1), {"QLinearConv": 2}),

@@ -28,20 +28,10 @@ OPERATORS = PRODUCTS | PAIRS | MAPS | {"Concat"}
 FLOAT_OUTPUT = frozenset({"Gemm", "MatMul"})
 """Whose kernels can give their int32 sums back as floats."""
 
-_PASSING = frozenset(
-    {
-        "Flatten",
-        "Gather",
-        "MaxPool",
-        "Reshape",
-        "Resize",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
+_SHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_PICKING = frozenset({"Gather", "MaxPool", "Resize", "Slice", "Split"})
+_IDLE = frozenset({"Dropout", "Identity"})
+_PASSING = _SHAPING | _PICKING | _IDLE
 
 
 def takes_int8(node: ir.Node) -> bool:
@@ -96,8 +86,8 @@ def passes(node: ir.Node) -> bool:
     """Whether it only moves elements of its first input about, so that their scale stays."""
     if node.domain or node.op_type not in _PASSING or not all(graph.is_float(each) for each in node.outputs):
         return False
-    if node.op_type == "MaxPool":
-        return len(node.outputs) == 1
+    if node.op_type in ("MaxPool", "Dropout"):
+        return len(node.outputs) == 1 and len(node.inputs) < 3  # no indices, no mask, not in training
     if node.op_type == "Resize":  # ONNX Runtime computes other modes in floats
         return bool(attribute(node, "mode", "nearest") == "nearest")
     return True

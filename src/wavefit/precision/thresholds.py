@@ -11,7 +11,7 @@ from wavefit.precision.histogram import Histogram
 Range = tuple[float, float]
 
 _STEPS = 100  # that a common threshold is tried at
-_NEAR = 10  # that each end is tried at on either side of the best, first in those steps, then in tenths of them
+_NEAR = 10  # that each end is tried at on either side of the best: in those steps, then in tenths of them
 _ROUNDS = 2
 _ENTROPY_BINS = 2048
 _ENTROPY_STRIDE = 8  # bins between two thresholds: 0.4 to 0.8 % of the range
