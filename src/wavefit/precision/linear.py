@@ -44,6 +44,11 @@ class Linear:
         return self.node.op_type in ("Conv", "ConvTranspose")
 
     @property
+    def kernel(self) -> tuple[int, ...]:
+        """The sizes of a convolution's window."""
+        return _array(self.node, 1).shape[2:]
+
+    @property
     def outputs(self) -> int:
         """Number of output channels over all groups."""
         groups, outputs = self.matrix().shape[:2]
@@ -56,7 +61,10 @@ class Linear:
 
     def matrix(self) -> np.ndarray:
         """The weights as groups x outputs x inputs x taps, the last three within a group."""
-        weight = _array(self.node, 1)
+        return self.arranged(_array(self.node, 1))
+
+    def arranged(self, weight: np.ndarray) -> np.ndarray:
+        """An array in the layout of the operator's weight, as :meth:`matrix` has it."""
         if self.node.op_type == "Conv":
             outputs, inputs = weight.shape[:2]
             return weight.reshape(self.groups, outputs // self.groups, inputs, -1)
