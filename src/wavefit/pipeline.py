@@ -287,12 +287,13 @@ def _variants(
 
 
 def _search(payload: Making, work: _Work) -> Made:
-    """Variants, found in a child process; what was found is kept beside their files."""
+    """Variants, found in a child process; where that ends early, those found by then."""
     answer = work.run("wavefit.precision.search.variants:make_variants", payload, Made, "precision")
     if isinstance(answer, Failure):
         reason = f"the search for variants ended early: {answer.reason}"
-        return Made(refusals=(Unsupported(route="precision", reason=reason, fix=answer.fix),))
-    variants.keep(payload.key, answer, Path(payload.folder))
+        early = Unsupported(route="precision", reason=reason, fix=answer.fix)
+        made = variants.known(payload.key, Path(payload.folder), whole=False) or Made()
+        return replace(made, refusals=(*made.refusals, early))
     return answer
 
 

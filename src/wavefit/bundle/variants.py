@@ -7,43 +7,26 @@ from pathlib import Path
 
 from msgspec import structs
 
-from wavefit.bundle.files import copy_whole, sha256, write_whole
-from wavefit.errors import InputError
-from wavefit.precision.search.records import Made
-from wavefit.schema import Struct, Variant, decode, encode
+from wavefit.bundle.files import copy_whole, sha256
+from wavefit.precision.search.records import INDEX, Made, read_found
+from wavefit.schema import Variant
 
 FOLDER = "variants"
-_INDEX = "search.json"
 
 
-class Search(Struct, frozen=True, kw_only=True):
-    """What one search came to; ``key`` hashes all that it depends on."""
+def known(key: str, folder: Path, whole: bool = True) -> Made | None:
+    """What an earlier search in that folder came to; None where there was none or a file of it has changed.
 
-    key: str
-    made: Made
-
-
-def known(key: str, *folders: Path) -> Made | None:
-    """An earlier search's result, from the first folder whose files are whole; None where there is none."""
-    for folder in folders:
-        index = folder / _INDEX
-        if not index.is_file():
-            continue
-        try:
-            search = decode(index.read_bytes(), Search, str(index))
-        except InputError:
-            continue
-        made = structs.replace(
-            search.made, variants=tuple(located(variant, folder) for variant in search.made.variants)
-        )
-        if search.key == key and all(_whole(variant) for variant in made.variants):
-            return made
-    return None
-
-
-def keep(key: str, made: Made, folder: Path) -> None:
-    """Writes a search's result beside its files."""
-    write_whole(folder / _INDEX, encode(Search(key=key, made=made)))
+    Args:
+        whole: only where the search had ended by itself.
+    """
+    found = read_found(key, folder)
+    if found is None or (whole and not found.whole):
+        return None
+    made = structs.replace(
+        found.made, variants=tuple(located(variant, folder) for variant in found.made.variants)
+    )
+    return made if all(_whole(variant) for variant in made.variants) else None
 
 
 def located(variant: Variant, folder: Path) -> Variant:
@@ -54,7 +37,7 @@ def located(variant: Variant, folder: Path) -> Variant:
 
 def copy_variants(variants: tuple[Variant, ...], source: Path, folder: Path) -> list[str]:
     """Copies variants' files into a bundle and removes those of others; returns names relative to the bundle."""
-    names = [_INDEX] if (source / _INDEX).is_file() else []
+    names = [INDEX] if (source / INDEX).is_file() else []
     for variant in variants:
         names += [f"{variant.name}.onnx", *variant.model.external]
     place = folder / FOLDER

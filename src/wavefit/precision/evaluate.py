@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -82,6 +83,7 @@ class Judge:
     sizes: Mapping[str, int] = field(default_factory=dict)
     memory: Path | None = None
     evaluations: int = 0
+    spent_s: float = 0.0  # on them
     _known: dict[str, Judgement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,7 +110,9 @@ class Judge:
         what = f"{precision} {heldout is not None}".encode()
         key = sha256(what + serialized(graph)).hexdigest()[:24]
         if key not in self._known:
+            began = time.monotonic()
             self._known[key] = self._run(graph, precision, heldout)
+            self.spent_s += time.monotonic() - began
             self._remember(key)
         return self._known[key]
 

@@ -18,6 +18,8 @@ from wavefit.schema import Precision, Sensitivity, Unsupported
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+_FOR_ISLANDS, _FOR_REASONS = 0.6, 0.5  # of the time left
+
 
 def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupported:
     """The variant with the fewest nodes kept in fp32.
@@ -67,9 +69,10 @@ def _islands(
     if passes(frozenset()):
         return frozenset(), ()
     order = attribute(graph, free, material.split.calibration, low)
-    kept = smallest(free, passes, frozenset(), order, material.say)
+    kept = smallest(free, passes, frozenset(), order, material.say, material.affordable(_FOR_ISLANDS))
     alone = [name for name in free if name in kept]
-    return kept, measure(graph, alone, lowered, material.judge, material.say)
+    budget = material.affordable(_FOR_REASONS)
+    return kept, measure(graph, alone, lowered, material.judge, material.say, budget)
 
 
 def _refused(material: Material, low: Precision, reasons: tuple[str, ...] = ()) -> Unsupported:

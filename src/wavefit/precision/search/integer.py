@@ -17,6 +17,7 @@ from wavefit.schema import Precision, Sensitivity, Unsupported
 if TYPE_CHECKING:
     pass
 
+_FOR_SENSITIVITY, _FOR_ORDER, _FOR_ISLANDS = 0.2, 0.4, 0.8  # of the time left
 _FRONT = (0.5, 0.25)  # of the error of the variant with the most nodes in int8: what further points aim at
 
 
@@ -48,11 +49,14 @@ def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensit
     def passes(kept: frozenset[str]) -> bool:
         return material.judge(way.lowered(nodes - kept), "int8").passed
 
-    sensitivity = measure(way.graph, way.nodes, way.lowered, material.judge, material.say)
-    if passes(frozenset()):
+    whole = passes(frozenset())
+    budget = material.affordable(_FOR_SENSITIVITY if whole else _FOR_ORDER)
+    sensitivity = measure(way.graph, way.nodes, way.lowered, material.judge, material.say, budget)
+    if whole:
         return frozenset(), sensitivity
     order = most_first(sensitivity, _flops(material))
-    return smallest(way.nodes, passes, frozenset(), order, material.say), sensitivity
+    budget = material.affordable(_FOR_ISLANDS)
+    return smallest(way.nodes, passes, frozenset(), order, material.say, budget), sensitivity
 
 
 def _smaller_errors(

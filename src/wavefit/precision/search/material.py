@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
+_MOST = 200
+
+
 @dataclass(frozen=True)
 class Material:
     """A model, its data, and who judges.
@@ -35,6 +38,11 @@ class Material:
     mixed: bool
     say: Callable[[str], None]
     left_s: Callable[[], float]
+
+    def affordable(self, share: float) -> int:
+        """Evaluations that a share of the time left pays for, going by those so far; at least 2, at most 200."""
+        each_s = self.judge.spent_s / max(1, self.judge.evaluations)
+        return int(min(_MOST, max(2.0, share * self.left_s() / max(each_s, 1e-6))))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from wavefit.schema import Device, Model, Precision, Request, Struct, Unsupported, Variant
+from pathlib import Path
+
+from wavefit.errors import InputError
+from wavefit.schema import Device, Model, Precision, Request, Struct, Unsupported, Variant, decode, encode
+
+INDEX = "search.json"
+"""The file beside the variants that says what was found out."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -33,3 +39,29 @@ class Making(Struct, frozen=True, kw_only=True):
 class Made(Struct, frozen=True, kw_only=True):
     variants: tuple[Variant, ...] = ()
     refusals: tuple[Unsupported, ...] = ()
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What is known by now of a search; ``key`` hashes all that it depends on."""
+
+    key: str
+    made: Made
+    jobs: tuple[str, ...] = ()  # that are done
+    whole: bool = False  # all are
+
+
+def read_found(key: str, folder: Path) -> Found | None:
+    """What an earlier search of that key came to; None where there was none, or its record is damaged."""
+    index = folder / INDEX
+    try:
+        found = decode(index.read_bytes(), Found, str(index)) if index.is_file() else None
+    except InputError:
+        return None
+    return found if found is not None and found.key == key else None
+
+
+def write_found(found: Found, folder: Path) -> None:
+    """Writes beside its place and moves it there, so that no half of it is ever read."""
+    part = folder / f"{INDEX}.part"
+    part.write_bytes(encode(found))
+    part.replace(folder / INDEX)

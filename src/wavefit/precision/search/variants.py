@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from wavefit.child.main import Reporter
+from wavefit.errors import InputError
 from wavefit.guard.reference import Reference
 from wavefit.guard.task import find_metric, reference_score
 from wavefit.model.data import read_samples
@@ -23,7 +24,7 @@ from wavefit.precision.search.half import half
 from wavefit.precision.search.integer import integer
 from wavefit.precision.search.material import Draft, Material
 from wavefit.precision.search.mixed import with_half
-from wavefit.precision.search.records import Made, Making, Wanted
+from wavefit.precision.search.records import Found, Made, Making, Wanted, read_found, write_found
 from wavefit.precision.targets import CPU, Target, target
 from wavefit.schema import Model, Precision, Request, Unsupported, Variant
 
@@ -34,39 +35,26 @@ _SHARE = 0.9  # of the deadline that optional steps may use up
 def make_variants(payload: Making, say: Reporter) -> Made:
     """Searches what is wanted, each precision once for all that compute with the same types.
 
-    Judgements are kept in ``folder/judgements.jsonl``: a search that was stopped goes on from there.
+    Judgements are kept in ``folder/judgements.jsonl`` and what is found by now in ``folder/search.json``: a search that
+    was stopped goes on from there.
 
     Raises:
-        InputError: the model cannot be run, or the data do not fit it.
+        InputError: the model cannot be read as a graph, or the data do not fit it.
     """
-    started = time.monotonic()
     say.stage("precision search")
-    material = _material(payload, say)
-    variants: list[Variant] = []
-    refusals: list[Unsupported] = []
-    halves: list[Draft] = []
-    for job in jobs(payload.wanted):
-        if isinstance(job, Unsupported):
-            refusals.append(job)
-            continue
-        before, began = material.judge.evaluations, time.monotonic()
-        say(f"{job.precision} search")
-        found = _search(material, job)
-        if isinstance(found, Unsupported):
-            refusals.append(found)
-            continue
-        halves += [draft for draft in found if draft.precision == "fp16"]
-        if (
-            material.mixed and job.target is not None and job.target.name != CPU.name
-        ):  # it computes half in fp32
-            found += [
-                mixed for draft in found for half in halves if (mixed := with_half(material, draft, half))
-            ]
-        spent = (material.judge.evaluations - before, time.monotonic() - began)
-        for draft in found:
-            variants.append(_write(payload, draft, _name(draft, variants), spent))
-    say(f"{len(variants)} variants in {time.monotonic() - started:.0f} s")
-    return Made(variants=tuple(variants), refusals=tuple(refusals))
+    folder = Path(payload.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    todo, refusals = jobs(payload.wanted)
+    found = read_found(payload.key, folder) or Found(key=payload.key, made=Made(refusals=refusals))
+    material: Material | None = None
+    for job in todo:
+        if job.name not in found.jobs:
+            material = material or _material(payload, say)
+            found = _with(found, job, _make(material, payload, job, found.made.variants))
+            write_found(found, folder)
+    found = structs.replace(found, whole=True)
+    write_found(found, folder)
+    return found.made
 
 
 class Job(NamedTuple):
@@ -75,8 +63,12 @@ class Job(NamedTuple):
     precision: Precision
     target: Target | None
 
+    @property
+    def name(self) -> str:
+        return f"{self.precision} {self.target.name}" if self.target else self.precision
 
-def jobs(wanted: Sequence[Wanted]) -> list[Job | Unsupported]:
+
+def jobs(wanted: Sequence[Wanted]) -> tuple[list[Job], tuple[Unsupported, ...]]:
     """What has to be searched: int8 once for each set of types, the others once; refusals where int8 has no kernels."""
     found: dict[Job, None] = {}
     refusals = []
@@ -86,15 +78,59 @@ def jobs(wanted: Sequence[Wanted]) -> list[Job | Unsupported]:
             refusals.append(types)
         else:
             found[Job(each.precision, types)] = None
-    return [*refusals, *found]
+    return list(found), tuple(refusals)
+
+
+def _make(material: Material, payload: Making, job: Job, others: Sequence[Variant]) -> Made:
+    """One search, and its variants as files; a graph that cannot be run or typed is a refusal."""
+    before, began = material.judge.evaluations, time.monotonic()
+    material.say(f"{job.name} search")
+    try:
+        drafts = _search(material, job)
+    except InputError as error:
+        return Made(refusals=(_refusal(job, error),))
+    if isinstance(drafts, Unsupported):
+        return Made(refusals=(drafts,))
+    spent = (material.judge.evaluations - before, time.monotonic() - began)
+    made: list[Variant] = []
+    for draft in drafts:
+        made.append(_write(payload, draft, _name(draft, [*others, *made]), spent))
+    return Made(variants=tuple(made))
 
 
 def _search(material: Material, job: Job) -> list[Draft] | Unsupported:
     if job.target is not None:
-        return integer(material, job.target)
+        found = integer(material, job.target)
+        mixes = material.mixed and job.target.name != CPU.name  # which computes half in fp32
+        return _mixed(material, found) if mixes and not isinstance(found, Unsupported) else found
     assert job.precision in ("fp16", "bf16")
-    found = half(material, job.precision)
-    return found if isinstance(found, Unsupported) else [found]
+    one = half(material, job.precision)
+    return one if isinstance(one, Unsupported) else [one]
+
+
+def _mixed(material: Material, drafts: list[Draft]) -> list[Draft]:
+    """Those drafts, and each with its other nodes in half."""
+    lowered = half(material, "fp16")  # its judgements are known from its own search
+    if isinstance(lowered, Unsupported):
+        return drafts
+    mixed = (with_half(material, draft, lowered) for draft in drafts)
+    return [*drafts, *(draft for draft in mixed if draft is not None)]
+
+
+def _refusal(job: Job, error: InputError) -> Unsupported:
+    return Unsupported(
+        route="precision",
+        reason=f"no {job.name} variant can be made: {error.what}",
+        fix=error.fix or "use --precision fp32",
+        precision=job.precision,
+    )
+
+
+def _with(found: Found, job: Job, made: Made) -> Found:
+    both = Made(
+        variants=(*found.made.variants, *made.variants), refusals=(*found.made.refusals, *made.refusals)
+    )
+    return structs.replace(found, made=both, jobs=(*found.jobs, job.name))
 
 
 def _material(payload: Making, say: Reporter) -> Material:
