@@ -8,9 +8,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wavefit.report import view
+from wavefit.report import variants, view
 from wavefit.report.figures import energy, ms, rate, significant, size
-from wavefit.schema import Bundle, Choice, Record, Request, ScenarioResult, Skipped, Unsupported, Variant
+from wavefit.schema import (
+    Bundle,
+    Choice,
+    Model,
+    Record,
+    Request,
+    ScenarioResult,
+    Skipped,
+    Unsupported,
+    Variant,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +41,7 @@ def summary(folder: Path, bundle: Bundle, records: Sequence[Record]) -> Renderab
     return Group(
         table(records, bundle.choice, bundle.refusals, bundle.request),
         *_skipped(bundle.skipped),
-        *_variants(bundle.variants),
+        *_variants(bundle.variants, bundle.model),
         _text(""),
         _text(bundle.choice.sentence, "bold"),
         *lines,
@@ -162,15 +172,29 @@ def _skipped(skipped: Iterable[Skipped]) -> list[RenderableType]:
     return [_text(""), _text("Not tried", "bold"), *shown] if shown else []
 
 
-def _variants(variants: Iterable[Variant]) -> list[RenderableType]:
-    """What each variant lowers, and the first nodes that it keeps."""
-    shown: list[RenderableType] = []
-    for one in variants:
-        shown.append(_reason(one.name, view.about(one), ""))
-        shown += [_reason(f"  {kept.node} ({kept.op})", kept.reason, "") for kept in one.kept[:_KEPT]]
-        if len(one.kept) > _KEPT:
-            shown.append(_reason("  and", f"{len(one.kept) - _KEPT} more nodes, see the report", ""))
+def _variants(found: Iterable[Variant], model: Model | None) -> list[RenderableType]:
+    shown = [variant(one, model, _KEPT, one.name) for one in found]
     return [_text(""), _text("Variants", "bold"), *shown] if shown else []
+
+
+def variant(one: Variant, model: Model | None, kept: int, name: str) -> RenderableType:
+    """A variant under a name: what is lowered, how far its answers are, and the first nodes that it keeps.
+
+    Args:
+        model: that it was made from.
+        kept: how many nodes are named.
+    """
+    from rich.console import Group
+    from rich.padding import Padding
+
+    first, *others = variants.lines(one, model)
+    told = [_text(line) for line in others]
+    told += [_clause(what, why) for what, why in variants.kept_lines(one.kept, kept)]
+    return Group(_reason(name, first, ""), *(Padding(line, (0, 0, 0, 4)) for line in told))
+
+
+def _clause(name: str, why: str) -> Text:
+    return _text(f"{name}: {why}", "dim")
 
 
 def _reason(name: str, why: str, fix: str) -> RenderableType:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wavefit import choice as choices
-from wavefit.schema import Choice, Device, Power, Record, Request, ScenarioResult, Variant
+from wavefit.schema import Choice, Device, Power, Record, Request, ScenarioResult
 
 Status = Literal["pick", "front", "passed", "out", "moved", "failed"]
 
@@ -125,24 +125,6 @@ def cpu_rival(rows: Sequence[Row]) -> Row | None:
         if row.record.passed and row.record.device.kind == "cpu" and row.record.plan.batch == batch
     ]
     return min(rivals, key=lambda row: _latency(row.record), default=None)
-
-
-def about(variant: Variant) -> str:
-    """A variant in one sentence: how much of the graph is lowered, how, how far its answers are, what to know."""
-    total = sum(variant.nodes.values())
-    low = sum(count for precision, count in variant.nodes.items() if precision != "fp32")
-    parts = [f"{low} of {total} nodes in {' and '.join(name for name in variant.nodes if name != 'fp32')}"]
-    recipe = [f"{name} {value}" if value is not True else name for name, value in variant.recipe.items()]
-    parts += [", ".join(recipe)] if recipe else []
-    if variant.error is not None:
-        parts.append(f"{variant.error:.1e} (relative L2) from fp32 on held-out data")
-    if variant.task is not None:
-        task = variant.task
-        parts.append(f"{task.name} {task.candidate:.4f}, was {task.reference:.4f} on {task.samples} of them")
-    if variant.scaled:
-        parts.append(f"{sum(len(each.nodes) for each in variant.scaled)} nodes on scaled numbers")
-    parts.append(f"{variant.evaluations} evaluations in {variant.search_s:.0f} s")
-    return "; ".join((*parts, *variant.notes))
 
 
 def _status(record: Record, choice: Choice, request: Request) -> tuple[Status, str]:
