@@ -74,7 +74,9 @@ class TrainingOptions:
         float, typer.Option(help="Of training at most; the same command goes on from there.")
     ] = 10.0
     batch: Annotated[int, typer.Option(help="Items of one step.")] = 32
-    learning_rate: Annotated[float, typer.Option(help="Of Adam; it falls to 0 as a cosine does.")] = 3e-4
+    learning_rate: Annotated[
+        float, typer.Option(help="Share of a weight's size that a step changes at most.")
+    ] = 3e-3
     seed: Annotated[int, typer.Option(help="Of the held-out items, the order, and the proof.")] = 0
 
     def record(self, heldout: float) -> Training:

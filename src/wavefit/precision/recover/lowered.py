@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,8 @@ class Lowered(torch.fx.Interpreter):
         self._constant = _constants(module)
         self.ranges: dict[tuple[str, int], tuple[float, float]] = {}
         self._observing = False
-        self.saturate = False  # half's overflow, so that a gradient is left
+        self._weights: Mapping[str, torch.Tensor] | None = None
+        self.excess: torch.Tensor | float = 0.0  # of values past what half holds, in a training's run
 
     @property
     def uses_autocast(self) -> bool:
@@ -78,6 +79,19 @@ class Lowered(torch.fx.Interpreter):
             yield
         finally:
             self._observing = False
+
+    @contextlib.contextmanager
+    def training(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Runs inside it use those weights, and what half cannot hold becomes its largest number and adds to excess."""
+        self._weights, self.excess = weights, 0.0
+        try:
+            yield
+        finally:
+            self._weights = None
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = None if self._weights is None else self._weights.get(target)
+        return super().get_attr(target, args, kwargs) if found is None else found
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         node = self._node
@@ -109,8 +123,9 @@ class Lowered(torch.fx.Interpreter):
         if value.dtype != torch.float32:
             return value
         rounded = value.half().float()
-        if self.saturate:
+        if self._weights is not None:
             rounded = rounded.clamp(-_MAX_HALF, _MAX_HALF)
+            self.excess = self.excess + (value.abs() * (2 / _MAX_HALF) - 1).relu().mean()
         return _Through.apply(value, rounded)
 
     def _eight_bits(self, node: torch.fx.Node, args: Any) -> Any:

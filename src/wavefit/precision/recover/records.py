@@ -15,7 +15,7 @@ class Training(Struct, frozen=True, kw_only=True):
     epochs: int = 10
     minutes: float = 10.0
     batch: int = 32
-    learning_rate: float = 3e-4
+    learning_rate: float = 3e-3  # of a weight's own size
     heldout: float = 0.25  # share of the items
     seed: int = 0
 
@@ -69,6 +69,8 @@ class Recovered(Struct, frozen=True, kw_only=True):
         lines = [figures]
         if not self.improved:
             lines.append("training did not better them: the weights are those that were given")
+        if self.after is None:
+            lines.append("name what overflows with --keep, and it stays in fp32")
         if self.stopped:
             lines.append("stopped by --minutes; the same command goes on from there")
         lines += [*self.notes, f"{self.weights}: the weights, for load_state_dict"]

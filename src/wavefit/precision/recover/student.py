@@ -76,8 +76,7 @@ class Student:
 
     def train(self, path: Path, say: Callable[[str], None]) -> Trained:
         """Trains with a checkpoint at ``path``; the module then has the best weights."""
-        autocast = self._payload.precision == "fp16" and self._device.type == "cuda"
-        run = Lowered(self._program, Way(self._payload.precision, self._keep, autocast))
+        run = self._lowered()
         trainer = Trainer(
             run=run,
             whole=Lowered(self._program, Way("fp32")),
@@ -102,6 +101,14 @@ class Student:
             epochs=trainer.epoch,
             stopped=trainer.stopped,
         )
+
+    def _lowered(self) -> Lowered:
+        """By autocast on a GPU, unless that overflows: where it is emulated a gradient is left."""
+        if self._payload.precision == "fp16" and self._device.type == "cuda":
+            run = Lowered(self._program, Way("fp16", self._keep, autocast=True))
+            if math.isfinite(self._quality(run).metric):
+                return run
+        return Lowered(self._program, Way(self._payload.precision, self._keep))
 
     def save(self, path: Path) -> None:
         """The module's state dict, which ``torch.load(path, weights_only=True)`` reads."""

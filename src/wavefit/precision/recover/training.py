@@ -16,10 +16,9 @@ from wavefit.precision.recover import checkpoint
 from wavefit.precision.recover.losses import Answers, Loss
 from wavefit.precision.recover.lowered import Lowered
 from wavefit.precision.recover.records import Quality, Training
+from wavefit.precision.recover.steps import State, Steps
 
 Say = Callable[[str], None]
-State = dict[str, torch.Tensor]
-
 _CALIBRATION = 512  # items whose activations give the ranges
 _SHARE_OF_FP32 = 0.5
 _SAVE_EVERY_S = 60.0
@@ -80,12 +79,8 @@ class Trainer:
     stopped: bool = False
 
     def __post_init__(self) -> None:
-        self._weights = {
-            name: weight for name, weight in self.run.module.named_parameters() if weight.is_floating_point()
-        }
-        for weight in self._weights.values():
-            weight.requires_grad_(True)
-        self._optimizer = torch.optim.Adam(self._weights.values(), lr=self.how.learning_rate)
+        self._steps = Steps(self.run.module)
+        self._optimizer = torch.optim.Adam(self._steps.parameters(), lr=self.how.learning_rate)
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=self.run.uses_autocast)
         self._saved = time.monotonic()
 
@@ -95,10 +90,10 @@ class Trainer:
         if not self._resume(say):
             self.calibrate()
             self.before = self.best = self.judge()
-            self.best_weights = self._copy()
+            self.best_weights = self._steps.copy()
         while self.epoch < self.how.epochs and not self.stopped:
             self._epoch(end, say)
-        self._load(self.best_weights)
+        self._steps.load(self.best_weights)
 
     def calibrate(self) -> None:
         """Takes the ranges of activations with the weights as they are."""
@@ -120,10 +115,11 @@ class Trainer:
             if time.monotonic() - self._saved > _SAVE_EVERY_S:
                 self._save()
         self.epoch, self.step = self.epoch + 1, 0
+        self._steps.write()
         self.calibrate()
         found = self.judge()
         if self.best is None or found.betters(self.best):
-            self.best, self.best_weights = found, self._copy()
+            self.best, self.best_weights = found, self._steps.copy()
         self._save()
         mean = sum(losses) / len(losses) if losses else math.nan
         say(f"epoch {self.epoch} of {self.how.epochs}: loss {mean:.4f}, held-out {found.metric:.4f}")
@@ -135,14 +131,16 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self.how.learning_rate * (1 + math.cos(math.pi * done)) / 2
         inputs, answers = self.items.pick(rows)
-        self.run.saturate = True
         there, wanted = self._there(inputs), answers.to(self.device)
-        loss = self.loss(self.run(*there), wanted) + _SHARE_OF_FP32 * self.loss(self.whole(*there), wanted)
-        self.run.saturate = False
+        with self.run.training(self._steps.weights()), self.whole.training(self._steps.weights()):
+            loss = self.loss(self.run(*there), wanted) + _SHARE_OF_FP32 * self.loss(
+                self.whole(*there), wanted
+            )
+            loss = loss + self.run.excess
         self._optimizer.zero_grad()
         self._scaler.scale(loss).backward()
         self._scaler.unscale_(self._optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(self._weights.values(), _LARGEST_GRADIENT)
+        norm = torch.nn.utils.clip_grad_norm_(self._steps.parameters(), _LARGEST_GRADIENT)
         if self.run.uses_autocast or torch.isfinite(norm):  # the scaler looks by itself
             self._scaler.step(self._optimizer)
         self._scaler.update()
@@ -150,14 +148,6 @@ class Trainer:
 
     def _there(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return [tensor.to(self.device) for tensor in tensors]
-
-    def _copy(self) -> State:
-        return {name: weight.detach().cpu().clone() for name, weight in self._weights.items()}
-
-    def _load(self, weights: State) -> None:
-        with torch.no_grad():
-            for name, weight in self._weights.items():
-                weight.copy_(weights[name])
 
     def _save(self) -> None:
         assert self.before is not None
@@ -169,7 +159,7 @@ class Trainer:
             "before": [self.before.metric, self.before.loss],
             "best": [self.best.metric, self.best.loss],
             "best_weights": self.best_weights,
-            "weights": self._copy(),
+            "steps": self._steps.state(),
             "optimizer": self._optimizer.state_dict(),
             "scaler": self._scaler.state_dict(),
             "ranges": [[*key, *ends] for key, ends in self.run.ranges.items()],
@@ -186,7 +176,7 @@ class Trainer:
             Quality(metric=metric, loss=loss) for metric, loss in (state["before"], state["best"])
         )
         self.best_weights = state["best_weights"]
-        self._load(state["weights"])
+        self._steps.restore(state["steps"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._scaler.load_state_dict(state["scaler"])
         self.run.ranges = {(name, place): (low, high) for name, place, low, high in state["ranges"]}
