@@ -75,6 +75,7 @@ def _show(model: Model, costs: Cost | None, every_node: bool) -> None:
 def _facts(model: Model, costs: Cost | None) -> RenderableType:
     rows = {
         "model": model.name,
+        **({"precision": model.precision} if model.precision != "fp32" else {}),
         "made by": model.producer or "unknown",
         "opset": f"{model.opset} (IR version {model.ir_version})",
         "dynamic": ", ".join(model.dynamic) or "none: every dimension is fixed",
