@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from wavefit.model.samples import Samples
 from wavefit.precision.emulate import emulated
-from wavefit.precision.graph import Runner, copy, is_float
+from wavefit.precision.graph import Runner, is_float
 from wavefit.precision.graph import nodes as by_name
-from wavefit.precision.ranges import batches, chunks, frozen_batch
+from wavefit.precision.ranges import batches, chunks, frozen_batch, sized
 from wavefit.schema import Precision
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def own_errors(
     model: ir.Model, nodes: Sequence[str], samples: Samples, low: Precision = "fp16"
 ) -> dict[str, float]:
     """Each node's relative L2 error when it alone is lowered and its inputs are those of fp32; 1e30 for NaN or Inf."""
-    twins = copy(model)
+    batch = frozen_batch(model) or samples.count
+    twins = sized(model, samples, batch)
     pairs = _add_twins(twins, nodes)
     rounded = emulated(twins, {f"{name}{_TWIN}": low for name in nodes})
     errors = dict.fromkeys(nodes, 0.0)
-    batch = frozen_batch(model) or samples.count
     for names in chunks((value for value, _ in pairs), samples, 2 * batch):
         wanted = {name: node for value, node in pairs for name in names if str(value.name) == name}
         run = Runner(rounded, (*names, *(f"{name}{_TWIN}" for name in names)))

@@ -7,7 +7,7 @@ are kept; what those make is judged by its own numbers, so the set ends where th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from wavefit.precision.graph import is_float
@@ -24,10 +24,11 @@ The largest of n draws grows like ln n where tails are exponential, and like sqr
 double it takes n^2 draws, or n^4. A factor of 2 thus covers as many times more data as elements were seen.
 """
 
-LOSS = 4 * 2.0**-11
+LOSS = 8 * 2.0**-11
 """Relative L2 error of rounding a value to half past which it loses more than rounding explains.
 
-Rounding normal numbers makes at most half's unit roundoff, 2^-11, and about half of that on average.
+Rounding normal numbers makes at most half's unit roundoff, 2^-11, and about half of that on average. What loses a
+few times that is for the guard to judge: it may do no harm.
 """
 
 _ROUNDOFF = 2.0**-11
@@ -62,18 +63,26 @@ _HANDS_ON = {
 }
 
 
-def hazards(model: ir.Model, ranges: Mapping[str, Range], low: Precision = "fp16") -> tuple[KeptNode, ...]:
+def hazards(
+    model: ir.Model,
+    ranges: Mapping[str, Range],
+    low: Precision = "fp16",
+    among: Collection[str] | None = None,
+) -> tuple[KeptNode, ...]:
     """The nodes that cannot be in ``low``, in the graph's order, each with its reason.
 
     Args:
         ranges: of every float value, from :func:`wavefit.precision.ranges.observe`.
         low: "bf16" has fp32's range, so nothing is kept for it by the numbers.
+        among: names of the only nodes that are looked at; None: all.
     """
     if low != "fp16":
         return ()
     divisors, masks = _divisors(model), _masks(model, ranges)
     found: dict[str, KeptNode] = {}
     for node in model.graph:
+        if among is not None and node.name not in among:
+            continue
         kept = _judge(node, ranges, divisors, masks) if computes(node) else None
         if kept is not None:
             found[kept.node] = kept

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from wavefit.errors import InputError
 from wavefit.model.samples import Samples
 from wavefit.precision import accumulate
-from wavefit.precision.graph import Runner, constant, is_float
+from wavefit.precision.graph import Runner, constant, copy, infer, is_float
 from wavefit.precision.value_range import Range, describe, merged
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def observe(
     ranges = {str(value.name): _of_weight(value) for value in _weights(model)}
     readers = _readers(model)
     batch = frozen_batch(model) or _batch(model, samples, batch)
-    passes = list(chunks(_computed(model), samples, batch))
+    passes = list(chunks(_computed(sized(model, samples, batch)), samples, batch))
     for number, names in enumerate(passes, 1):
         say(f"ranges: pass {number} of {len(passes)}, {samples.count} items")
         run = Runner(model, names)
@@ -58,6 +59,25 @@ def merge(one: Mapping[str, Range], other: Mapping[str, Range]) -> dict[str, Ran
     for name, found in other.items():
         _add(merged, name, found)
     return merged
+
+
+def sized(model: ir.Model, samples: Samples, batch: int) -> ir.Model:
+    """A copy whose values have the shapes that a run of ``batch`` items gives them, as far as they can be inferred."""
+    import onnx_ir as ir
+
+    copied = copy(model)
+    for spec in copied.graph.inputs:
+        name = str(spec.name)
+        if name in samples.inputs:
+            shape = samples.inputs[name].shape
+            spec.shape = ir.Shape(shape if name in samples.whole else (batch, *shape[1:]))
+    for node in copied.graph:
+        for value in node.outputs:
+            value.shape = None
+    try:
+        return infer(copied)
+    except InputError:  # what ONNX Runtime may run nevertheless
+        return copy(model)
 
 
 def frozen_batch(model: ir.Model) -> int | None:
@@ -96,7 +116,7 @@ def chunks(
 
 def _batch(model: ir.Model, samples: Samples, most: int) -> int:
     known = _sizes(samples, 1)
-    item = sum(4 * _elements(value, known, 1) for value in _computed(model))
+    item = sum(4 * _elements(value, known, 1) for value in _computed(sized(model, samples, 1)))
     return max(1, min(most, samples.count, MEMORY_BYTES // max(1, item)))
 
 
@@ -126,10 +146,6 @@ def _weights(model: ir.Model) -> Iterator[ir.Value]:
 
 def _of_weight(value: ir.Value) -> Range:
     array = constant(value)
-    if (
-        array is None and value.const_value is not None
-    ):  # an initializer that is an input as well: its default
-        array = value.const_value.numpy()
     assert array is not None
     return describe(array)
 

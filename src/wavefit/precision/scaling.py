@@ -45,6 +45,19 @@ class Rescaled:
 
 
 @dataclass(frozen=True)
+class _Seed:
+    """A value that half cannot hold, the way it is to be scaled (1 up, -1 down), and the node that it hinders."""
+
+    value: ir.Value
+    sign: int
+    kept: KeptNode
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return str(self.value.name), self.sign
+
+
+@dataclass(frozen=True)
 class _Stretch:
     coefficients: Coefficients
     exponent: int
@@ -69,17 +82,16 @@ def rescale(
     done: list[Scaled] = []
     tried: set[tuple[str, int]] = set()
     while left:
-        seed = next((s for s in _seeds(edited, left, now) if (str(s[0].name), s[1]) not in tried), None)
+        seed = next((seed for seed in _seeds(edited, left, now) if seed.key not in tried), None)
         if seed is None:
             break
-        value, sign = seed
-        tried.add((str(value.name), sign))
+        tried.add(seed.key)
         found = _best(edited, now, left, seed, low)
         if found is None:
             continue
-        factor = 2.0**found.exponent
         stretch = tuple(str(node.name) for node in touched(edited, found.coefficients))
-        done.append(Scaled(nodes=stretch, factor=factor, reason=_reason(value, now, sign)))
+        reason = f"for {seed.kept.node!r}: {seed.kept.reason}"
+        done.append(Scaled(nodes=stretch, factor=2.0**found.exponent, reason=reason))
         made = apply(edited, found.coefficients, found.exponent)
         for each in made:
             source = now if each.constant else found.ranges
@@ -89,15 +101,13 @@ def rescale(
     return Rescaled(edited, tuple(done), left)
 
 
-def _seeds(
-    model: ir.Model, left: Sequence[KeptNode], ranges: Mapping[str, Range]
-) -> Iterator[tuple[ir.Value, int]]:
+def _seeds(model: ir.Model, left: Sequence[KeptNode], ranges: Mapping[str, Range]) -> Iterator[_Seed]:
     """The values around the nodes that half cannot hold, and which way each is to be scaled."""
     known = nodes(model)
     for kept in left:
         node = known[kept.node]
-        yield from _around(node, ranges, "smallest" in kept.figures)
-        yield from _inside(node, ranges)
+        for value, sign in (*_around(node, ranges, "smallest" in kept.figures), *_inside(node, ranges)):
+            yield _Seed(value, sign, kept)
 
 
 def _around(node: ir.Node, ranges: Mapping[str, Range], divides: bool) -> Iterator[tuple[ir.Value, int]]:
@@ -105,11 +115,20 @@ def _around(node: ir.Node, ranges: Mapping[str, Range], divides: bool) -> Iterat
         found = ranges.get(str(value.name)) if value is not None else None
         if value is None or found is None:
             continue
-        seed = node.outputs[0] if constant(value) is not None else value
+        seed = _instead(node, value)
         if overflows(found):
             yield seed, -1
         elif lost(found) or (divides and 0 < found.smallest < MARGIN * HALF_SMALLEST):
             yield seed, 1
+
+
+def _instead(node: ir.Node, value: ir.Value) -> ir.Value:
+    """The value by whose factor a constant can be changed."""
+    if constant(value) is None:
+        return value
+    moment = node.op_type == "BatchNormalization" and value in node.inputs[3:]
+    read = node.inputs[0] if moment else None
+    return read if read is not None else node.outputs[0]
 
 
 def _inside(node: ir.Node, ranges: Mapping[str, Range]) -> Iterator[tuple[ir.Value, int]]:
@@ -126,16 +145,15 @@ def _best(
     model: ir.Model,
     ranges: Mapping[str, Range],
     left: Sequence[KeptNode],
-    seed: tuple[ir.Value, int],
+    seed: _Seed,
     low: Precision,
 ) -> _Stretch | None:
     """The cheapest stretch around a value that leaves fewer nodes behind: folded far, or near with Muls."""
-    value, sign = seed
     stretches = []
     for reach in (_everywhere, lambda other: _must(other, ranges)):
-        coefficients = grow(model, value, reach)
+        coefficients = grow(model, seed.value, reach)
         if coefficients is not None:
-            found = _fitting(model, ranges, left, coefficients, sign, low)
+            found = _fitting(model, ranges, left, coefficients, seed.sign, low)
             if found is not None:
                 stretches.append(found)
     return min(stretches, key=lambda stretch: stretch.cost, default=None)
@@ -151,11 +169,13 @@ def _fitting(
 ) -> _Stretch | None:
     """The stretch with the exponent nearest to 0 that leaves the fewest nodes behind, none of them new."""
     before = {kept.node for kept in left}
+    changed = {str(node.name) for node in touched(model, coefficients)}
     good: list[tuple[int, _Stretch]] = []
     for exponent in _DOWN if sign < 0 else _UP:
         found = _at(model, ranges, coefficients, exponent)
         if found is not None:
-            behind = {kept.node for kept in find_hazards(model, found.ranges, low)}
+            still = {kept.node for kept in find_hazards(model, found.ranges, low, changed)}
+            behind = (before - changed) | still
             if behind < before:
                 good.append((len(behind), found))
     if not good:
@@ -226,12 +246,3 @@ def _must(value: ir.Value, ranges: Mapping[str, Range]) -> bool:
 
 def _bad(found: Range | None) -> bool:
     return overflows(found) or lost(found)
-
-
-def _reason(value: ir.Value, ranges: Mapping[str, Range], sign: int) -> str:
-    found = ranges[str(value.name)]
-    if overflows(found):
-        return f"{str(value.name)!r} reaches {found.max_abs:.3g}, and half ends at 65504"
-    if sign > 0:
-        return f"{str(value.name)!r} is {found.root_mean_square:.2g} (root mean square), which half does not resolve"
-    return f"sums of {str(value.name)!r} reach {max(found.sums.values()):.3g}, and half ends at 65504"

@@ -28,6 +28,8 @@ _LINEAR = {"Conv", "ConvTranspose", "MatMul", "Gemm"}
 _NORMS = {"LayerNormalization", "InstanceNormalization", "RMSNormalization", "GroupNormalization"}
 _INDIFFERENT = {"ArgMax", "ArgMin", "Shape", "Size"}
 
+_FITS = (2.0**-13, 2.0**15)  # variances that half holds with room to spare: they are left as they are
+
 Factors = Callable[[Fraction, Fraction], Fraction]
 """A constant's coefficient from those of the node's data input and of its output."""
 
@@ -113,14 +115,25 @@ def _factor(node: ir.Node) -> Rule:
 
 
 def _norm(node: ir.Node) -> Rule:
-    """A normalisation over its input forgets a factor, once epsilon has it too; one over stored moments takes it up."""
+    """A normalisation forgets a factor once epsilon has it too, squared; one over stored moments can also take it up
+    in its scale."""
     given = [index for index in range(1, len(node.inputs)) if node.inputs[index] is not None]
-    if any(constant(node.inputs[index]) is None for index in given) or len(node.outputs) > 1:
+    arrays = {index: constant(node.inputs[index]) for index in given}
+    if any(array is None for array in arrays.values()) or len(node.outputs) > 1:
         return FIXED
     if node.op_type != "BatchNormalization":
         return Rule("free", (0,), constants=dict.fromkeys(given, _made), epsilon=True)
-    constants: dict[int, Factors] = {1: lambda read, made: made - read, 2: _made, 3: lambda read, _: read}
-    return Rule("free", (0,), constants=constants)
+    variance = arrays[4]
+    if variance is not None and variance.size and _FITS[0] <= variance.min() and variance.max() <= _FITS[1]:
+        in_scale: dict[int, Factors] = {1: lambda read, made: made - read, 2: _made, 3: lambda read, _: read}
+        return Rule("free", (0,), constants=in_scale)
+    in_moments: dict[int, Factors] = {
+        1: _made,
+        2: _made,
+        3: lambda read, _: read,
+        4: lambda read, _: 2 * read,
+    }
+    return Rule("free", (0,), constants=in_moments, epsilon=True)
 
 
 def _made(_: Fraction, made: Fraction) -> Fraction:
