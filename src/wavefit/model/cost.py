@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,8 @@ def cost(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
     Raises:
         InputError: an input has no shape here, or the shapes cannot go through the model's nodes.
     """
-    for spec in model.inputs:
-        _check_shape(model, spec, shapes.get(spec.name))
-    graph_nodes, values = infer(Path(model.path), shapes)
-    nodes = tuple(_node(node, values) for node in graph_nodes)
+    check_shapes(model, shapes)
+    nodes = node_costs(*infer(Path(model.path), shapes))
     unknown = Counter(node.op for node in nodes if node.flops is None)
     return Cost(
         shapes=dict(shapes),
@@ -43,6 +41,21 @@ def cost(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> Cost:
         bytes=sum(node.bytes or 0 for node in nodes),
         unknown=tuple(f"{op} ({count} node{'s' * (count > 1)})" for op, count in unknown.most_common()),
     )
+
+
+def check_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Holds shapes against the model's inputs.
+
+    Raises:
+        InputError: an input has no shape here, or another than it declares.
+    """
+    for spec in model.inputs:
+        _check_shape(model, spec, shapes.get(spec.name))
+
+
+def node_costs(nodes: Sequence[Any], values: Mapping[str, Value]) -> tuple[NodeCost, ...]:
+    """Of every node, from what :func:`wavefit.model.inference.infer` gives."""
+    return tuple(_node(node, values) for node in nodes)
 
 
 def _check_shape(model: Model, spec: TensorSpec, given: Shape | None) -> None:

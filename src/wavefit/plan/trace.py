@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from wavefit.model import graph as walk
-from wavefit.model.cost import cost
+from wavefit.model.cost import check_shapes, node_costs
 from wavefit.model.inference import infer
 from wavefit.model.values import Value
 from wavefit.schema import Model, NodeCost
@@ -72,10 +72,11 @@ def trace(model: Model, shapes: Shapes) -> Trace:
     Raises:
         InputError: the shapes cannot go through the model's nodes.
     """
+    check_shapes(model, shapes)
     nodes, values = infer(Path(model.path), shapes)
     inputs = tuple(spec.name for spec in model.inputs)
     made = {name for node in nodes if node.op_type != "Constant" for name in node.output if name}
-    costs = cost(model, shapes).nodes
+    costs = node_costs(nodes, values)
     steps = tuple(
         _step(node, each, {*made, *inputs})
         for node, each in zip(nodes, costs, strict=True)
