@@ -90,6 +90,20 @@ def test_more_memory_never_gives_a_smaller_batch() -> None:
     assert found == sorted(found)
 
 
+@pytest.mark.parametrize("limit", [5_000, 123_456, 10_000_000])
+def test_a_need_that_bends_is_found_in_few_calls(limit: int) -> None:
+    asked: list[int] = []
+
+    def need(batch: int) -> int:
+        asked.append(batch)
+        return 1000 + round(100 * batch**0.7) + batch // 32 * 50
+
+    found = largest_batch(need, limit)
+    assert need(found) <= limit
+    assert found == 1 << 16 or need(found + 1) > limit
+    assert len(asked) <= 30
+
+
 def test_few_calls_are_made() -> None:
     asked: list[int] = []
 

@@ -27,6 +27,7 @@ class Segment:
     small: bool
     bytes: int
     blocks: list[list[int]]
+    largest: int  # free block
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Pool:
     peak: int = 0
     stream: int = 0
     _segments: list[Segment] = field(default_factory=list)
+    _held: dict[int, Segment] = field(default_factory=dict)
     _count: int = 0
 
     def take(self, size: int) -> int:
@@ -45,34 +47,38 @@ class Pool:
             return 0
         size = -(-size // _ROUND) * _ROUND
         small = size <= _SMALL
-        fits = [
-            (block[0], number, index)
-            for number, segment in enumerate(self._segments)
-            if segment.small == small and segment.stream == self.stream
-            for index, block in enumerate(segment.blocks)
-            if not block[1] and block[0] >= size
-        ]
-        if fits:
-            _, number, index = min(fits)
-            blocks = self._segments[number].blocks
-        else:
-            blocks, index = self._segment(size, small).blocks, 0
+        segment = self._best(size, small) or self._segment(size, small)
+        blocks = segment.blocks
+        index = min((block[0], at) for at, block in enumerate(blocks) if not block[1] and block[0] >= size)[1]
         self._count += 1
         rest = blocks[index][0] - size
         if rest >= _ROUND if small else rest > _SMALL:
             blocks[index : index + 1] = [[size, self._count], [rest, 0]]
         else:
             blocks[index][1] = self._count
+        self._held[self._count] = segment
+        _measure(segment)
         return self._count
+
+    def _best(self, size: int, small: bool) -> Segment | None:
+        """The segment with the smallest free block that is large enough; of equal ones the oldest."""
+        found, least = None, 0
+        for segment in self._segments:
+            if segment.largest < size or segment.small != small or segment.stream != self.stream:
+                continue
+            block = min(block[0] for block in segment.blocks if not block[1] and block[0] >= size)
+            if found is None or block < least:
+                found, least = segment, block
+        return found
 
     def give(self, handle: int) -> None:
         """Gives a buffer back; its segment stays."""
-        for segment in self._segments if handle else ():
-            for index, block in enumerate(segment.blocks):
-                if block[1] == handle:
-                    block[1] = 0
-                    _join(segment.blocks, index)
-                    return
+        segment = self._held.pop(handle, None)
+        if segment is not None:
+            index = next(at for at, block in enumerate(segment.blocks) if block[1] == handle)
+            segment.blocks[index][1] = 0
+            _join(segment.blocks, index)
+            _measure(segment)
 
     def touch(self, size: int) -> None:
         """Takes a buffer and gives it back at once."""
@@ -80,9 +86,8 @@ class Pool:
 
     def empty(self) -> None:
         """Gives segments that are wholly free back to the driver."""
-        free = [segment for segment in self._segments if [block[1] for block in segment.blocks] == [0]]
-        self.reserved -= sum(segment.bytes for segment in free)
-        self._segments = [segment for segment in self._segments if all(segment is not each for each in free)]
+        self.reserved -= sum(segment.bytes for segment in self._segments if segment.largest == segment.bytes)
+        self._segments = [segment for segment in self._segments if segment.largest < segment.bytes]
 
     def _segment(self, size: int, small: bool) -> Segment:
         if small:
@@ -93,7 +98,7 @@ class Pool:
             whole = -(-size // _ROUND_LARGE) * _ROUND_LARGE
         self.reserved += whole
         self.peak = max(self.peak, self.reserved)
-        self._segments.append(Segment(self.stream, small, whole, [[whole, 0]]))
+        self._segments.append(Segment(self.stream, small, whole, [[whole, 0]], whole))
         return self._segments[-1]
 
 
@@ -101,3 +106,7 @@ def _join(blocks: list[list[int]], index: int) -> None:
     for near in (index, index - 1):
         if 0 <= near < len(blocks) - 1 and not blocks[near][1] and not blocks[near + 1][1]:
             blocks[near : near + 2] = [[blocks[near][0] + blocks[near + 1][0], 0]]
+
+
+def _measure(segment: Segment) -> None:
+    segment.largest = max((block[0] for block in segment.blocks if not block[1]), default=0)

@@ -77,22 +77,30 @@ def _larger(first: Pool | None, second: Pool | None) -> Pool | None:
 def largest_batch(need: Callable[[int], int], limit: int, most: int = _MOST) -> int:
     """The largest batch that needs at most ``limit`` bytes; 0 where not even one item fits.
 
-    ``need`` must not fall as the batch grows. It is asked at 1 and 2, then where the straight line through these
-    crosses the limit, and from there by halving: few calls, each of which walks the graph.
+    ``need`` must not fall as the batch grows. It is asked where the straight line through two answers crosses the
+    limit, at every third call halfway between what fits and what does not: few calls, each of which walks the graph.
     """
-    if need(1) > limit:
+    needs = {1: need(1)}
+    if needs[1] > limit:
         return 0
-    low, high = 1, most + 1  # low fits, high does not
-    slope = need(2) - need(1)
-    guess = 1 + (limit - need(1)) // slope if slope > 0 else most
-    step = 1
-    while low + 1 < high:
+    low, high, last = 1, most + 1, 1  # low fits, high does not
+    guess = 2
+    while high - low > 1:
         guess = min(max(guess, low + 1), high - 1)
-        if need(guess) <= limit:
-            low, guess = guess, guess + step
+        needs[guess] = need(guess)
+        if needs[guess] <= limit:
+            last, low = low, guess
         else:
-            high, guess = guess, guess - step
-        step *= 2
-        if step > (high - low):
-            guess = (low + high) // 2
+            last, high = low, guess
+        bisects = len(needs) % 3 == 0 and high in needs
+        guess = (low + high) // 2 if bisects else _crossing(needs, limit, low, high, last)
     return low
+
+
+def _crossing(needs: dict[int, int], limit: int, low: int, high: int, last: int) -> int:
+    """Where the line through two known batches crosses the limit; halfway where that is no better than they are."""
+    other = high if high in needs else last
+    rise = (needs[other] - needs[low]) / (other - low) if other != low else 0
+    if rise <= 0:
+        return (low + high) // 2
+    return int(low + (limit - needs[low]) / rise)
