@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from wavefit.model.cost import cost
 from wavefit.precision.islands import smallest
+from wavefit.precision.qdq import quantisable
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
 from wavefit.precision.search.ways import Finder, Way
 from wavefit.precision.sensitivity import measure
@@ -27,10 +28,10 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
     Raises:
         InputError: the graph cannot be run.
     """
+    if not quantisable(material.graph, target):
+        return _refused(target, "no node of the model has an int8 kernel there")
     finder = Finder(material, target)
     way = finder.find()
-    if not way.nodes:
-        return _refused(target, "no node of the model has an int8 kernel there")
     kept, sensitivity = _islands(material, way)
     if len(kept) == len(way.nodes):
         return _refused(target, "no part of the model passes the guard in int8")

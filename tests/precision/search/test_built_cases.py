@@ -1,0 +1,123 @@
+"""The whole search on the built cases: what a user gets who gives the file, the data and a precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx_ir")
+pytest.importorskip("onnxruntime")
+
+from fakes import records
+from precision.cases import (
+    attention_overflow,
+    depthwise_spread,
+    detector_tail,
+    layernorm_65536,
+    scaled_chain,
+    subnormals,
+)
+from precision.cases.blocks import Case, Net
+
+from wavefit.bench.prepare import Preparing, prepare
+from wavefit.model.load import load
+from wavefit.precision.search.records import Made, Making, Wanted
+from wavefit.precision.search.variants import make_variants
+from wavefit.schema import Data, Precision, Request
+
+HALF: dict[str, Callable[[Path], Case]] = {
+    "attention": attention_overflow.build,
+    "layernorm": lambda path: layernorm_65536.build(path, "operator"),
+    "layernorm-sums": lambda path: layernorm_65536.build(path, "sum"),
+    "subnormals": lambda path: subnormals.build(path, "squares"),
+    "small-units": lambda path: subnormals.build(path, "units"),
+}
+CPU = records.cpu(features=("avx2", "avx_vnni"))
+
+
+class Quiet:
+    """What a child tells its parent, told to nobody."""
+
+    def __call__(self, text: str) -> None: ...
+
+    def stage(self, name: str) -> None: ...
+
+    def left_s(self) -> float:
+        return 600.0
+
+
+def searched(case: Case, folder: Path, precision: Precision, max_drop: float = 0.01) -> Made:
+    data = folder / "data.npz"
+    np.savez(data, **case.inputs, labels=case.labels)  # type: ignore[arg-type]
+    request = Request(
+        precisions=("fp32", precision), data=Data(path=str(data), metric=case.metric), max_drop=max_drop
+    )
+    model = load(case.path)
+    prepared = prepare(Preparing(model=model, request=request, folder=str(folder / "reference")), Quiet())  # type: ignore[arg-type]
+    wanted = (Wanted(precision=precision, route="ort_cpu", device=CPU),)
+    payload = Making(
+        key="k",
+        model=model,
+        request=request,
+        reference=prepared.folder,
+        folder=str(folder / "variants"),
+        wanted=wanted,
+    )
+    return make_variants(payload, Quiet())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_half_keeps_exactly_what_must_stay(name: str, tmp_path: Path) -> None:
+    case = HALF[name](tmp_path / "m.onnx")
+    (variant,) = searched(case, tmp_path, "fp16").variants
+    assert {kept.node for kept in variant.kept} | {
+        node for each in variant.scaled for node in each.nodes
+    } >= case.minimal
+    if not variant.scaled:
+        assert {kept.node for kept in variant.kept} == case.minimal
+    assert all(kept.reason and kept.figures for kept in variant.kept)
+    assert len(variant.kept) <= 0.05 * sum(variant.nodes.values())
+    assert variant.task is not None
+    assert variant.task.drop <= 0
+
+
+def test_a_chain_of_large_numbers_is_scaled_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
+    case = scaled_chain.build(tmp_path / "m.onnx")
+    (variant,) = searched(case, tmp_path, "fp16").variants
+    assert variant.scaled
+    assert variant.kept == ()
+    assert set(variant.nodes) == {"fp16"}
+
+
+def test_a_depthwise_network_of_spread_channels_stays_within_a_point(tmp_path: Path) -> None:
+    case = depthwise_spread.build(tmp_path / "m.onnx")
+    (variant,) = searched(case, tmp_path, "int8").variants
+    assert variant.recipe["cross-layer equalisation"] is True
+    assert variant.kept == ()
+    assert variant.task is not None
+    assert variant.task.drop <= 0.01
+
+
+def test_a_detectors_tail_stays(tmp_path: Path) -> None:
+    case = detector_tail.build(tmp_path / "m.onnx")
+    (variant,) = searched(case, tmp_path, "int8").variants
+    assert {kept.node for kept in variant.kept} == case.minimal
+    assert all("does not pass" in kept.reason for kept in variant.kept)
+    assert variant.task is not None
+    assert variant.task.drop <= 0
+
+
+def test_a_model_without_int8_kernels_is_a_refusal_with_the_reason(tmp_path: Path) -> None:
+    net = Net(seed=3)
+    net.add("Exp", [net.add("Neg", ["x"], "neg")], "logits")
+    net.write(tmp_path / "m.onnx", [4], "logits", classes=4)
+    inputs = {"x": np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)}
+    case = Case(tmp_path / "m.onnx", inputs, np.argmin(inputs["x"], 1), frozenset())
+    made = searched(case, tmp_path, "int8")
+    (refusal,) = made.refusals
+    assert made.variants == ()
+    assert refusal.precision == "int8"
+    assert "no node of the model has an int8 kernel" in refusal.reason
