@@ -6,20 +6,48 @@ half is rounded to half where it is made; what happens inside one operator stays
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir
 from onnx import TensorProto, helper, numpy_helper
 
+from wavefit.precision import emulate, graph
+
 _HALF, _FLOAT = TensorProto.FLOAT16, TensorProto.FLOAT
+_WIDE = "__wide"
 
 
 def lowered(path: Path) -> onnx.ModelProto:
     """The model with fp32 in place of half, and a Cast to half and back behind every value that was half."""
-    model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
+    model = _typed(path)
     _lower(model.graph)
     return model
+
+
+def _typed(path: Path) -> onnx.ModelProto:
+    """With the type of every value, which takes sorted nodes: ONNX Runtime's converter leaves them unsorted."""
+    model = onnx_ir.load(path)
+    model.graph.sort()
+    return onnx.shape_inference.infer_shapes(onnx_ir.to_proto(model), data_prop=True)
+
+
+def strict(path: Path) -> onnx.ModelProto:
+    """The same, and NaN where a sum inside an operator (a LayerNormalization's of squares) would overflow half.
+
+    By wavefit's own check, for what is not among a graph's values no other emulation shows: see precision/overflow.py.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(lowered(path), Path(folder) / "lowered.onnx")
+        wide = graph.load(Path(folder) / "lowered.onnx")
+        halves = [name for name, node in graph.nodes(wide).items() if _is_wide(node.outputs[0].name)]
+        return onnx_ir.to_proto(emulate.emulated(wide, dict.fromkeys(halves, "fp16")))
+
+
+def _is_wide(name: str | None) -> bool:
+    return name is not None and name.endswith(_WIDE)
 
 
 def _lower(graph: onnx.GraphProto) -> None:
@@ -39,8 +67,8 @@ def _lower(graph: onnx.GraphProto) -> None:
         nodes.append(node)
         for index, name in enumerate(node.output):
             if name in halves:
-                node.output[index] = f"{name}__wide"
-                to_half = helper.make_node("Cast", [f"{name}__wide"], [f"{name}__half"], to=_HALF)
+                node.output[index] = f"{name}{_WIDE}"
+                to_half = helper.make_node("Cast", [f"{name}{_WIDE}"], [f"{name}__half"], to=_HALF)
                 nodes += [to_half, helper.make_node("Cast", [f"{name}__half"], [name], to=_FLOAT)]
     graph.ClearField("node")
     graph.node.extend(nodes)
@@ -71,8 +99,7 @@ def _widened(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 def share(path: Path) -> float:
     """Of the nodes that make a float, Casts left out: the part that makes a half."""
-    model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
-    graph = model.graph
+    graph = _typed(path).graph
     types = {
         value.name: value.type.tensor_type.elem_type
         for value in (*graph.value_info, *graph.output, *graph.input)
