@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 from fakes import models
-from onnx import TensorProto, helper
+from onnx import TensorProto, defs, helper
 from precision import typed
 
 from wavefit.precision import graph
@@ -74,3 +74,13 @@ def test_a_value_is_rounded_once(tmp_path: Path) -> None:
     rounded = emulated(model, dict.fromkeys(graph.nodes(model), "fp16"))
     casts = sum(each.op_type == "Cast" for each in rounded.graph)
     assert casts == 2 * (1 + len(graph.nodes(model)))  # down and up: of the input, and of each result
+
+
+@pytest.mark.skipif(defs.onnx_opset_version() < 26, reason="this onnx has no BitCast")
+def test_bits_are_those_of_one_type(tmp_path: Path) -> None:
+    cast = helper.make_node("BitCast", ["x"], ["y"], "bits", to=TensorProto.INT32)
+    outputs = [models.value("y", ["N"], TensorProto.INT32)]
+    model = graph.load(
+        models.save(models.model([cast], [models.value("x", ["N"])], outputs, opset=26), tmp_path / "m.onnx")
+    )
+    assert "not to be rounded" in slots(graph.nodes(model)["bits"], model, "fp16").refusal
