@@ -263,3 +263,9 @@ def _run(ts: int, dur: int) -> dict[str, object]:
 def _event(name: str, op: str, provider: str, ts: int, dur: int, number: int = 0) -> dict[str, object]:
     details = {"op_name": op, "provider": provider, "node_index": str(number)}
     return {"cat": "Node", "name": f"{name}_kernel_time", "ts": ts, "dur": dur, "tid": 1, "args": details}
+
+
+def test_the_cpu_route_refuses_a_file_in_bf16(model: Model) -> None:
+    (answer,) = ort_cpu.plans([CPU], msgspec.structs.replace(model, precision="bf16"), Request())
+    assert isinstance(answer, Unsupported)
+    assert "no kernels for bf16" in answer.reason

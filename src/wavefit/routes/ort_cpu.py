@@ -1,7 +1,7 @@
 """ONNX Runtime on the CPU: always in the table, the one to beat.
 
-It runs int8 (Q/DQ) files in int8, and has hardly any fp16 or bf16 kernels: a file of those is computed in fp32, with
-casts put in. Such a plan is labelled with ``compute=fp32``; its answers say nothing of half arithmetic.
+It runs int8 (Q/DQ) files in int8, and has hardly any fp16 kernels: a file in half is computed in fp32, with casts put
+in. Such a plan is labelled with ``compute=fp32``; its answers say nothing of half arithmetic.
 """
 
 from __future__ import annotations
@@ -25,8 +25,14 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
         return [Unsupported(route=_NAME, reason="the CPU was not asked for", fix="add --device cpu")]
     if not _ort.installed():  # every build of ONNX Runtime has the CPU provider
         return [_refuse("ONNX Runtime is not installed", "pip install 'wavefit[cpu]'")]
+    if model.precision == "bf16":
+        problem = (
+            "ONNX Runtime's CPU provider has no kernels for bf16",
+            "give a file in fp32 or fp16",
+        )
+        return [_ort.refused(_NAME, cpu, problem, "bf16")]
     plan = _ort.plan(_NAME, cpu, model, request, model.precision)
-    if model.precision in ("fp16", "bf16"):
+    if model.precision == "fp16":
         plan = replace(plan, options={"compute": "fp32"})
     others = [precision for precision in request.precisions if precision != model.precision]
     return [plan, *(_ort.refused(_NAME, cpu, _no_switch(model, each), each) for each in others)]

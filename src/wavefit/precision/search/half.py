@@ -9,6 +9,7 @@ from wavefit.precision.convert import cannot, convert
 from wavefit.precision.emulate import emulated
 from wavefit.precision.hazards import computes, hazards
 from wavefit.precision.islands import smallest
+from wavefit.precision.opset import raised
 from wavefit.precision.ranges import observe
 from wavefit.precision.scaling import rescale
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard
@@ -18,6 +19,7 @@ from wavefit.schema import Precision, Sensitivity, Unsupported
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+_BF16_OPSET = 22  # of ONNX, the first whose Conv, pools and others take bfloat16
 _FOR_ISLANDS, _FOR_REASONS = 0.6, 0.5  # of the time left
 
 
@@ -30,8 +32,9 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
     Raises:
         InputError: the graph cannot be run or typed.
     """
-    ranges = observe(material.graph, material.split.calibration, material.say)
-    found = rescale(material.graph, ranges, hazards(material.graph, ranges, low), low)
+    graph = raised(material.graph, _BF16_OPSET) if low == "bf16" else material.graph
+    ranges = observe(graph, material.split.calibration, material.say)
+    found = rescale(graph, ranges, hazards(graph, ranges, low), low)
     barred = {node.node: node for node in (*cannot(found.model, low), *found.left)}
     free = [str(node.name) for node in found.model.graph if computes(node) and node.name not in barred]
     kept, sensitivity = _islands(material, found.model, free, low)
