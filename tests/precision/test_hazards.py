@@ -13,6 +13,7 @@ from onnx import helper
 
 from wavefit.model.samples import Samples
 from wavefit.precision import graph
+from wavefit.precision.emulate import emulated
 from wavefit.precision.hazards import MARGIN, hazards
 from wavefit.precision.ranges import observe
 from wavefit.schema import KeptNode
@@ -225,3 +226,6 @@ def test_a_mask_of_the_lowest_float_is_harmless_where_a_softmax_reads_it(masked:
     mask = np.where(np.arange(64) < (32 if masked == "some" else 64), np.finfo(np.float32).min, 0)
     net = Build().constant("mask", mask).add("Add", "x mask", "masked").add("Softmax", "masked", "y", axis=-1)
     assert set(net.found("y")) == (set() if masked == "some" else {"masked", "y"})
+    lowered = emulated(net.load("y"), {"masked": "fp16", "y": "fp16"})
+    [found] = graph.Runner(lowered)({"x": X}).values()
+    assert np.isfinite(found).all() == (masked == "some")

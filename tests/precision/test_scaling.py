@@ -60,13 +60,14 @@ class Net:
     def rescaled(self, x: np.ndarray = X, output: str = "y") -> tuple[ir.Model, Rescaled]:
         """The graph, and the one rescaled; held to the same fp32 answers."""
         inputs = [value("x", ["N", *x.shape[1:]])]
-        onnx.save(model(self.nodes, inputs, [value(output, None)], self.weights), str(self.path))
+        outputs = [value(name, None) for name in output.split()]
+        onnx.save(model(self.nodes, inputs, outputs, self.weights), str(self.path))
         loaded = graph.load(self.path)
         seen = observe(loaded, Samples({"x": x}, None, "test"), quiet)
         found = rescale(loaded, seen, hazards(loaded, seen))
-        [before] = graph.Runner(loaded)({"x": x}).values()
-        [after] = graph.Runner(found.model)({"x": x}).values()
-        np.testing.assert_array_equal(before, after)
+        before, after = (graph.Runner(each)({"x": x}) for each in (loaded, found.model))
+        for name, array in before.items():
+            np.testing.assert_array_equal(array, after[name])
         return loaded, found
 
 
@@ -203,6 +204,23 @@ def test_moments_past_the_end_of_half(tmp_path: Path) -> None:
     assert len(found.model.graph) == len(loaded.graph)
     [exact] = graph.Runner(loaded)({"x": X}).values()
     assert np.linalg.norm(in_half(found.model) - exact) < 4e-3 * np.linalg.norm(exact)
+
+
+def test_parts_of_a_split_are_scaled_together_or_not_at_all(tmp_path: Path) -> None:
+    """One part is small enough to be an output of the graph as it is; the other makes the whole overflow."""
+    kernel = np.zeros((4, 4, 1, 1), np.float32)
+    kernel[range(4), range(4)] = np.array([1, 1, UP, UP])[:, None, None]
+    net = Net(tmp_path)
+    net.add("Conv", ["x", net.constant("kernel", kernel)], "large")
+    net.nodes.append(helper.make_node("Split", ["large"], ["part", "rest"], "split", axis=1))
+    net.small("rest")
+    _, found = net.rescaled(output="y part")
+    assert {kept.node for kept in found.left} <= {"large", "split", "smaller"}
+    both = Net(tmp_path)
+    both.add("Conv", ["x", both.constant("kernel", kernel)], "large")
+    both.nodes.append(helper.make_node("Split", ["large"], ["part", "rest"], "split", axis=1))
+    both.add("Add", ["part", "rest"], "sum").small("sum")
+    assert both.rescaled()[1].left == ()
 
 
 def test_inputs_of_a_sum_are_all_scaled(tmp_path: Path) -> None:

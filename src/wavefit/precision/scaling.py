@@ -16,7 +16,7 @@ from wavefit.precision.hazards import MARGIN, lost, overflows
 from wavefit.precision.hazards import hazards as find_hazards
 from wavefit.precision.scaling_apply import apply
 from wavefit.precision.scaling_rules import rule
-from wavefit.precision.stretch import Coefficients, Edge, constants, edges, grow, touched
+from wavefit.precision.stretch import Coefficients, Edge, consistent, constants, edges, grow, touched
 from wavefit.precision.value_range import HALF_MAX, HALF_SMALLEST, Range
 from wavefit.schema import KeptNode, Precision, Scaled
 
@@ -197,6 +197,8 @@ def _at(
     muls: set[tuple[str, Fraction]] = set()
     for node in touched(model, coefficients):
         allowed = rule(node)
+        if not consistent(node, coefficients):
+            return None
         for index, coefficient in constants(node, allowed, coefficients):
             if not _scale_constant(node.inputs[index], coefficient * exponent, now):
                 return None

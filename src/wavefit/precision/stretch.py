@@ -156,6 +156,12 @@ def _balanced(found: list[Edge], allowed: Rule, made: Fraction) -> list[Edge]:
     return [Edge(e.node, e.index, e.value, wanted) if e is chosen else e for e in found]
 
 
+def consistent(node: ir.Node, coefficients: Mapping[str, Fraction]) -> bool:
+    """Whether all that a node makes has one coefficient: the parts of a Split, one of which the caller gets, do not."""
+    made = {coefficients.get(str(value.name), _ZERO) for value in node.outputs if is_float(value)}
+    return len(made) <= 1
+
+
 def touched(model: ir.Model, coefficients: Mapping[str, Fraction]) -> Iterator[ir.Node]:
     """The nodes that make or read a scaled value, in the graph's order."""
     for node in model.graph:
