@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wavefit.precision.channels import Channels, Trace, apply, clip_ends, trace
+from wavefit.precision.channel_trace import clip_ends, trace
+from wavefit.precision.channels import Channels, Trace, apply
 from wavefit.precision.fold_batchnorm import fold
 from wavefit.precision.graph import infer
 from wavefit.precision.linear import new_constant
@@ -30,8 +31,8 @@ from wavefit.precision.linear import new_constant
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_SWEEPS = 40
-_STILL = 0.01  # largest relative change of a scale that ends the sweeps
+_SWEEPS = 30
+_STILL = 0.02  # largest relative change of a scale that ends the sweeps
 _DEAD = 1e-6  # of a layer's largest weight: a row below has nothing to be scaled by
 
 
@@ -42,6 +43,19 @@ class _Layer:
     size: np.ndarray
     made: np.ndarray
     read: np.ndarray | None
+
+    def rows(self, scale: np.ndarray) -> np.ndarray:
+        """The largest weight of each channel made, with these scales; shape of ``made``."""
+        if self.read is None:
+            return self.size.max(2).ravel() / scale[self.made]
+        by = scale[self.read].astype(np.float32).reshape(len(self.size), 1, -1)
+        return (self.size * by).max(2).ravel() / scale[self.made]
+
+    def columns(self, scale: np.ndarray) -> np.ndarray:
+        """The largest weight of each channel read, with these scales; shape of ``read``."""
+        by = (1 / scale[self.made]).astype(np.float32).reshape(*self.size.shape[:2], 1)
+        assert self.read is not None
+        return (self.size * by).max(1).ravel() * scale[self.read]
 
 
 def compensate(model: ir.Model, largest: Mapping[str, float] | None = None) -> ir.Model:
@@ -77,10 +91,14 @@ def scales(found: Trace) -> np.ndarray:
             free &= ~np.isin(roots, roots[vector.channels.ids])
     layers = _layers(found, roots)
     scale = np.ones(found.count)
-    groups = [(np.unique(layer.made[free[layer.made]]), _touching(layers, layer)) for layer in layers]
+    groups: dict[bytes, tuple[np.ndarray, _Touching]] = {}  # makers of a residual sum make the same channels
+    for layer in layers:
+        members = np.unique(layer.made[free[layer.made]])
+        if len(members):
+            groups.setdefault(members.tobytes(), (members, _touching(layers, members)))
     for _ in range(_SWEEPS):
         moved = 0.0
-        for members, touching in groups:
+        for members, touching in groups.values():
             moved = max(moved, _equalise(scale, members, touching))
         if moved < _STILL:
             break
@@ -95,27 +113,30 @@ def _layers(found: Trace, roots: np.ndarray) -> list[_Layer]:
     ]
 
 
-def _touching(layers: list[_Layer], layer: _Layer) -> list[_Layer]:
-    return [
-        other
-        for other in layers
-        if np.isin(other.made, layer.made).any()
-        or (other.read is not None and np.isin(other.read, layer.made).any())
-    ]
+@dataclass(frozen=True)
+class _Touching:
+    """The layers that make some of the same channels, and those that read some."""
+
+    makers: tuple[_Layer, ...]
+    readers: tuple[_Layer, ...]
 
 
-def _equalise(scale: np.ndarray, members: np.ndarray, layers: list[_Layer]) -> float:
-    """One step for these channels, in place; the largest relative change."""
-    if not len(members):
-        return 0.0
+def _touching(layers: list[_Layer], members: np.ndarray) -> _Touching:
+    return _Touching(
+        tuple(layer for layer in layers if np.isin(layer.made, members).any()),
+        tuple(layer for layer in layers if layer.read is not None and np.isin(layer.read, members).any()),
+    )
+
+
+def _equalise(scale: np.ndarray, members: np.ndarray, touching: _Touching) -> float:
+    """One step for these channels, in place; the largest change of a logarithm."""
     before, behind = np.zeros(len(scale)), np.zeros(len(scale))
-    for layer in layers:
-        size = layer.size / scale[layer.made].reshape(*layer.size.shape[:2], 1)
-        if layer.read is not None:
-            size = size * scale[layer.read].reshape(len(size), 1, -1)
-            np.maximum.at(behind, layer.read, size.max(1).ravel())
-        rows = size.max(2).ravel()
+    for layer in touching.makers:
+        rows = layer.rows(scale)
         np.maximum.at(before, layer.made, np.where(rows > _DEAD * rows.max(initial=0.0), rows, 0.0))
+    for layer in touching.readers:
+        assert layer.read is not None
+        np.maximum.at(behind, layer.read, layer.columns(scale))
     first, second = before[members], behind[members]
     alive = (first > 0) & (second > 0)
     factor = np.ones(len(members))

@@ -21,7 +21,8 @@ import numpy as np
 
 from wavefit.model.samples import Samples
 from wavefit.precision import observed
-from wavefit.precision.channels import Trace, apply, trace
+from wavefit.precision.channel_trace import trace
+from wavefit.precision.channels import Trace, apply
 from wavefit.precision.graph import copy, infer
 from wavefit.precision.linear import Linear, linears, new_constant
 
