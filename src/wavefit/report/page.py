@@ -10,12 +10,13 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from wavefit.report import figures, plots, view
+from wavefit.report import figures, plots, precision, variants, view
 from wavefit.schema import Bundle, OutputError, Placement, Record, Verdict
 
 _ENOUGH = 100  # queries, below which the slowest in a hundred says nothing
 _CURVES = 6  # more cannot be told apart
 _SHOWN = 6  # placements before the rest is folded
+_FOLDED = 12  # nodes of a variant, as well
 
 
 def render(bundle: Bundle, records: Sequence[Record]) -> str:
@@ -40,7 +41,14 @@ def _filters() -> dict[str, Any]:
     names = (
         "ms", "duration", "rate", "size", "watts", "energy", "error", "count", "share", "si", "versions", "significant"
     )  # fmt: skip
-    return {**{name: getattr(figures, name) for name in names}, "shape": _shape, "code": _code}
+    words = ("parts", "lowered", "recipe", "search", "stretch", "unlowered", "figures_of")
+    return {
+        **{name: getattr(figures, name) for name in names},
+        **{name: getattr(variants, name) for name in words},
+        "shape": _shape,
+        "code": _code,
+        "metric": lambda value, name: variants.metric(name, value),
+    }
 
 
 def _code(text: str) -> Markup:
@@ -76,9 +84,11 @@ def _context(bundle: Bundle, records: Sequence[Record]) -> dict[str, Any]:
         "shares": _shares,
         "worst_output": _worst,
         "shown": _SHOWN,
+        "folded": _FOLDED,
         "missing": figures.MISSING,
         **_pareto(rows),
         **_curves(rows),
+        **precision.context(bundle, rows),
     }
 
 

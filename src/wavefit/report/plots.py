@@ -57,18 +57,18 @@ def pareto(points: Sequence[Point], size: tuple[int, int]) -> Markup:
     """
     across = scale([point.latency_s * 1e3 for point in points], ticks=max(4, size[0] // 75))
     up = scale([point.per_s for point in points], ticks=7)
-    chart = _chart(f"pareto-{size[0]}", size, across, up, _plain)
+    drawn = chart(f"pareto-{size[0]}", size, across, up, plain)
     shown = []
     for name, line in _sweeps(points):
-        chart.add(name, [_place(point, across, up) for point in line], show_dots=False)
+        drawn.add(name, [_place(point, across, up) for point in line], show_dots=False)
         shown.append(Series("sweep"))
     for role in ("moved", "passed", "front", "pick"):
         group = [point for point in points if point.role == role]
-        chart.add(role, [_place(point, across, up) for point in group], stroke=False, dots_size=9)
+        drawn.add(role, [_place(point, across, up) for point in group], stroke=False, dots_size=9)
         titles = [f"{p.label}: p90 {ms(p.latency_s)}, {rate(p.per_s)}" for p in group]
         shown.append(Series(role, titles, [str(point.number) for point in group]))
     label = f"Latency against throughput of {len(points)} plans; the table of plans has the figures"
-    return embed(chart.render_tree(), shown, label)
+    return embed(drawn.render_tree(), shown, label)
 
 
 def percentiles(curves: Sequence[Curve], size: tuple[int, int]) -> Markup:
@@ -83,18 +83,24 @@ def percentiles(curves: Sequence[Curve], size: tuple[int, int]) -> Markup:
     marks = [share for share in _TAIL if _stretch(share) <= end]
     across = Scale(0, end * 1.04, log=False, ticks=tuple(map(_stretch, marks)))
     names = dict(zip(across.ticks, ("min", *(f"p{share * 100:g}" for share in marks[1:])), strict=True))
-    chart = _chart(f"percentiles-{size[0]}", size, across, up, lambda tick: names[tick])
+    drawn = chart(f"percentiles-{size[0]}", size, across, up, lambda tick: names[tick])
     for curve, line in placed:
-        chart.add(curve.label, [(x, up.place(latency * 1e3)) for x, latency in line], show_dots=False)
+        drawn.add(curve.label, [(x, up.place(latency * 1e3)) for x, latency in line], show_dots=False)
     label = f"Latency by percentile of {len(curves)} plans"
-    return embed(chart.render_tree(), [Series(curve.role) for curve in curves], label)
+    return embed(drawn.render_tree(), [Series(curve.role) for curve in curves], label)
 
 
-def _chart(name: str, size: tuple[int, int], across: Scale, up: Scale, show_x: Callable[[float], str]) -> Any:
+def chart(name: str, size: tuple[int, int], across: Scale, up: Scale, show_x: Callable[[float], str]) -> Any:
+    """An empty chart in pygal's XY with the axes' ticks where the scales place them.
+
+    Args:
+        name: unique on the page.
+        show_x: the words of a tick of ``across``.
+    """
     import pygal
     from pygal.style import Style
 
-    chart = pygal.XY(
+    made = pygal.XY(
         style=Style(font_family="inherit", label_font_size=12),
         js=[],
         width=size[0],
@@ -105,10 +111,10 @@ def _chart(name: str, size: tuple[int, int], across: Scale, up: Scale, show_x: C
         xrange=(across.low, across.high),
         range=(up.low, up.high),
     )
-    chart.uuid = name
-    chart.x_labels = [{"value": across.place(tick), "label": show_x(tick)} for tick in across.ticks]
-    chart.y_labels = [{"value": up.place(tick), "label": _plain(tick)} for tick in up.ticks]
-    return chart
+    made.uuid = name
+    made.x_labels = [{"value": across.place(tick), "label": show_x(tick)} for tick in across.ticks]
+    made.y_labels = [{"value": up.place(tick), "label": plain(tick)} for tick in up.ticks]
+    return made
 
 
 def _sweeps(points: Sequence[Point]) -> list[tuple[str, list[Point]]]:
@@ -123,7 +129,8 @@ def _place(point: Point, across: Scale, up: Scale) -> tuple[float, float]:
     return across.place(point.latency_s * 1e3), up.place(point.per_s)
 
 
-def _plain(tick: float) -> str:
+def plain(tick: float) -> str:
+    """A tick's number."""
     return f"{tick:,.10g}"
 
 

@@ -29,12 +29,23 @@ def scale(values: Sequence[float], ticks: int) -> Scale:
     Args:
         values: one or more, all above 0.
     """
+    wide = max(values) / min(values) > _LOG_FROM
+    return logarithmic(values, ticks) if wide else linear(values, ticks)
+
+
+def logarithmic(values: Sequence[float], ticks: int) -> Scale:
+    """As :func:`scale`, whatever the values span."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    room = 0.09 * (high - low) or 0.5
+    return Scale(
+        low - room, high + room, log=True, ticks=_log_ticks(10 ** (low - room), 10 ** (high + room), ticks)
+    )
+
+
+def linear(values: Sequence[float], ticks: int) -> Scale:
+    """As :func:`scale`, of any values: 0 and negative ones too."""
     low, high = min(values), max(values)
-    if high / low > _LOG_FROM:
-        room = 0.09 * math.log10(high / low)
-        ends = math.log10(low) - room, math.log10(high) + room
-        return Scale(*ends, log=True, ticks=_log_ticks(10 ** ends[0], 10 ** ends[1], ticks))
-    room = 0.09 * (high - low) or 0.2 * high
+    room = 0.09 * (high - low) or 0.2 * abs(high) or 1.0
     return Scale(low - room, high + room, log=False, ticks=_linear_ticks(low - room, high + room, ticks))
 
 

@@ -11,6 +11,15 @@ ORDER: tuple[Precision, ...] = ("int8", "fp16", "bf16", "fp32")
 """Lowest first."""
 
 
+SHARES = ("top1", "top5")
+"""Metrics that are shares of 1; those of the user's own may be of any size."""
+
+
+def metric(name: str, value: float | None) -> str:
+    """A metric's value, in percent where it is a share."""
+    return share(value) if name in SHARES else significant(value, 4)
+
+
 def parts(variant: Variant) -> list[tuple[str, int, float]]:
     """Precision, nodes and share of all nodes, lowest precision first; nothing where no node is known."""
     total = sum(variant.nodes.values())
@@ -96,3 +105,14 @@ def kept_lines(kept: Sequence[KeptNode], most: int) -> list[tuple[str, str]]:
 
 def _rank(name: str) -> int:
     return next((place for place, known in enumerate(ORDER) if known == name), len(ORDER))
+
+
+def stretch(nodes: Sequence[str]) -> str:
+    """Nodes that follow one another, by the first and the last."""
+    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} to {nodes[-1]} ({count(len(nodes))} nodes)"
+
+
+def unlowered(variant: Variant) -> int:
+    """Nodes that stay in fp32 because nothing there computes them lower: no reason was searched for."""
+    kept = sum(each.precision == "fp32" for each in variant.kept)
+    return max(0, variant.nodes.get("fp32", 0) - kept)
