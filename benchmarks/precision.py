@@ -52,6 +52,7 @@ def main() -> None:
         own, variants = ([], {}) if options.no_wavefit else ours(task, folder, options.precision, _SEARCH_S)
         results[task.name] = {"rows": rows(task, own + made), "variants": variants}
         show(task, results[task.name]["rows"])
+        print(*compared(results[task.name]["rows"]), sep="\n")
         for variant in variants.values():
             print(f"  {told(variant, task.minimal)}")
         _kept(options.folder).write_text(json.dumps(results, indent=1))
@@ -130,6 +131,29 @@ def show(task: Task, found: list[dict[str, Any]]) -> None:
             f"{row['rel_l2']:10.2g}{row['int8']:6.0%}{row['int8_heavy']:6.0%}{row['fp16']:6.0%}"
             f"{row['bytes'] / 1e6:7.2f}{row['latency_s'] * 1e3:8.2f}{row['latency_ratio']:8.2f}{row['seconds']:10.1f}"
         )
+
+
+def compared(found: list[dict[str, Any]]) -> list[str]:
+    """wavefit's variants beside the best peer of the same precision: by the lower of both metrics, then the share."""
+    lines = []
+    for precision, share in (("fp16", "fp16"), ("int8", "int8_heavy")):
+        ran = [row for row in found if precision in row["name"] and "failure" not in row]
+        own = [row for row in ran if row["name"].startswith("wavefit")]
+        others = [row for row in ran if not row["name"].startswith("wavefit")]
+        if not own or not others:
+            continue
+        ours_, best = (max(rows_, key=lambda row: (_lower(row), row[share])) for rows_ in (own, others))
+        lead = _lower(ours_) - _lower(best)
+        word = "behind" if lead < 0 else "ahead" if lead > 0 else "equal"
+        lines.append(
+            f"  {precision}: {ours_['name']} {_lower(ours_):.4f} with {ours_[share]:.0%}, "
+            f"best peer {best['name']} {_lower(best):.4f} with {best[share]:.0%}: {word}"
+        )
+    return lines
+
+
+def _lower(row: dict[str, Any]) -> float:
+    return min(row["metric"], row["metric_strict"])
 
 
 if __name__ == "__main__":
