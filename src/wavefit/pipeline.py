@@ -269,7 +269,7 @@ def _variants(
     if not wanted:
         return journal.variants, Made()
     how = (request.max_drop, request.data.metric, request.data.seed, request.sizes, request.mixed)
-    for_what = [(each.precision, each.route, *_machine(each.device)) for each in wanted]
+    for_what = [(each.precision, each.route, each.device.features, *_machine(each.device)) for each in wanted]
     key = fingerprint(model.sha256, prepared.digest, how, for_what, __version__)
     for folder in (journal.variants, journal.folder / variants.FOLDER):
         made = variants.known(key, folder)

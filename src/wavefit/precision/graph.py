@@ -22,11 +22,14 @@ def load(path: Path) -> ir.Model:
 
     Node names are the file's; a node without one, or with one that another has already, is called by its first
     output. Values have their types and, as far as they can be inferred, their shapes. An initializer is a constant:
-    old files list theirs among the inputs, where another value might be given.
+    old files list theirs among the inputs, where another value might be given. See also
+    :mod:`wavefit.precision.simplify`.
 
     Raises:
         InputError: onnx-ir is missing, or the types of the graph do not fit together.
     """
+    from wavefit.precision.simplify import simplify
+
     ir, passes = _onnx_ir()
     model = ir.load(path)
     if "ai.onnx" in model.opset_imports:  # the default domain's other name, which onnx-ir gives to no node
@@ -36,6 +39,7 @@ def load(path: Path) -> ir.Model:
     passes.RemoveInitializersFromInputsPass()(model)
     model.ir_version = max(model.ir_version, 4)  # until 3 every initializer had to be an input
     _name(model.graph)
+    simplify(model)
     return infer(model)
 
 

@@ -122,10 +122,12 @@ _NONE = {
 def _cpu(device: Device) -> Target:
     """On x86 without VNNI 7 bits, as pairs of products saturate in 16 bits; elsewhere 8. 7 where nothing is known."""
     if not device.features:
-        return replace(CPU, dot=None, weight_bits=7)
+        return replace(CPU, name=f"{CPU.name}, 7-bit weights", dot=None, weight_bits=7)
     dot = not _DOT.isdisjoint(device.features)
     saturates = not dot and not _ARM.issubset(device.features)
-    return replace(CPU, dot=dot, weight_bits=7 if saturates else 8)
+    if saturates:
+        return replace(CPU, name=f"{CPU.name}, 7-bit weights", dot=False, weight_bits=7)
+    return replace(CPU, dot=dot)
 
 
 _DOT = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})

@@ -101,7 +101,7 @@ def _make(material: Material, payload: Making, job: Job, others: Sequence[Varian
 def _search(material: Material, job: Job) -> list[Draft] | Unsupported:
     if job.target is not None:
         found = integer(material, job.target)
-        mixes = material.mixed and job.target.name != CPU.name  # which computes half in fp32
+        mixes = material.mixed and not job.target.name.startswith(CPU.name)  # which computes half in fp32
         return _mixed(material, found) if mixes and not isinstance(found, Unsupported) else found
     assert job.precision in ("fp16", "bf16")
     one = half(material, job.precision)
