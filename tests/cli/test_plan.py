@@ -98,3 +98,18 @@ def test_the_memory_of_an_apu_that_is_not_here_can_be_given(net: Path) -> None:
     assert given.returncode == 0, given.stderr
     assert "8,192.0MiB: total GTT of the GPU (--memory)" in given.stdout
     assert "largest batch   unknown" not in given.stdout
+
+
+def test_what_is_assumed_of_a_gpu_that_is_not_here_is_said(net: Path) -> None:
+    answer = wavefit(net, "--device", "gfx1103")
+    said = " ".join(answer.stdout.split())
+    assert "torch_gpu, assumed, since this GPU is not in this machine" in said
+    assert "launch unknown: `wavefit devices --measure` measures it on the machine that has the GPU" in said
+    given = wavefit(net, "--device", "gfx1103", "--route", "ort_migraphx")
+    assert "ort_migraphx, given with --route" in " ".join(given.stdout.split())
+
+
+def test_nothing_but_json_in_a_pipe(net: Path) -> None:
+    answer = wavefit(net, "--batch", "1,2", "--precision", "fp32,fp16", "--json")
+    assert answer.stderr == ""
+    assert [each["precision"] for each in json.loads(answer.stdout)] == ["fp32", "fp16"]

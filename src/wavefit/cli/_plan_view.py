@@ -55,13 +55,14 @@ def notes(answer: Outlook) -> RenderableType:
     """Where the figures come from, one line a fact."""
     first = answer.batches[0]
     rows = [
+        *([("route", _route(answer))] if answer.absent else []),
         ("memory offered", f"{size(answer.budget.bytes)}: {answer.budget.source}"),
         ("largest batch", _largest(answer)),
         ("live", f"most at {first.memory.worst_node}" if first.memory.worst_node else "no nodes"),
         ("left out", "; ".join((*first.memory.unknown, *_uncosted(first))) or "nothing"),
         ("arithmetic", _figure(first.roof.peak)),
         ("bandwidth", _figure(first.roof.bandwidth)),
-        ("launch", _figure(first.roof.launch)),
+        ("launch", _launch(answer)),
         ("bound by", _bound(answer.batches)),
         ("transfer", _transfer(first)),
         *([("classic bound", _classic(first))] if first.transfer.classic_max_batch is not None else []),
@@ -86,6 +87,11 @@ def nodes(answer: Outlook) -> RenderableType | None:
     return _table((f"slowest at batch {at.batch}, predicted", "operator", "time", "share", "bound by"), rows)
 
 
+def _route(answer: Outlook) -> str:
+    said = "given with --route" if answer.route_given else "assumed, since this GPU is not in this machine"
+    return f"{answer.route}, {said}: which routes can run it is known where the GPU is"
+
+
 def _largest(answer: Outlook) -> str:
     if answer.budget.bytes is None:
         return _UNKNOWN
@@ -101,6 +107,17 @@ def _uncosted(at: At) -> Iterable[str]:
     if at.prediction.total_s is not None and at.roof.launch is None:
         left.append("launches")
     return left
+
+
+def _launch(answer: Outlook) -> str:
+    """What is known of launches, and for PyTorch of what its host side takes."""
+    figure = answer.batches[0].roof.launch
+    if figure is None and answer.device.kind == "gpu" and answer.absent:
+        return (
+            f"{_UNKNOWN}: `wavefit devices --measure` measures it on the machine that has the GPU; the total leaves "
+            "it out, so small models and batches take longer than it says"
+        )
+    return _figure(figure)
 
 
 def _bound(batches: Sequence[At]) -> str:

@@ -59,24 +59,18 @@ def command(
         where, cpu = with_memory(where, memory), None
     with stoppable("stopped"), tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
         found = resolve_model(model, shapes.specs(), Path(workdir))
+        from wavefit.cli._progress import TerminalProgress
         from wavefit.plan.outlook import Question, outlook
         from wavefit.plan.predict import Planner
 
         planner = Planner(found)
-        answers = [
-            outlook(
-                planner,
-                Question(
-                    device=where,
-                    cpu=cpu,
-                    precision=each,
-                    batches=batches,
-                    sizes=shapes.sizes(),
-                    route=route,
-                ),
-            )
+        sizes = shapes.sizes()
+        questions = [
+            Question(device=where, cpu=cpu, precision=each, batches=batches, sizes=sizes, route=route)
             for each in precisions
         ]
+        with TerminalProgress() as progress:
+            answers = [outlook(planner, question, progress.say) for question in questions]
     if json:
         typer.echo(pretty(answers))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wavefit.model.shapes import bind, fixed_batch
 from wavefit.plan.batch import Budget, budget, largest_batch
@@ -32,6 +32,8 @@ class Outlook(Struct, frozen=True, kw_only=True):
     device: Device
     precision: Precision
     route: str
+    route_given: bool = False  # by the user; else it is the default for the kind of device
+    absent: bool = False  # the device is a GPU that is not in this machine
     budget: Budget
     largest_batch: int | None  # None where the memory is unknown, or the batch is fixed
     batches: tuple[At, ...]
@@ -49,12 +51,13 @@ class Question(Struct, frozen=True, kw_only=True):
     route: str | None = None
 
 
-def outlook(planner: Planner, question: Question) -> Outlook:
-    """Answers it.
+def outlook(planner: Planner, question: Question, say: Callable[[str], None] | None = None) -> Outlook:
+    """Answers it; ``say`` is told what is looked at.
 
     Raises:
         InputError: the model cannot take such a batch, or a size is missing.
     """
+    say = say or _silent
     frozen = fixed_batch(planner.model)
     offered = budget(question.device, question.cpu)
     return Outlook(
@@ -62,9 +65,13 @@ def outlook(planner: Planner, question: Question) -> Outlook:
         device=question.device,
         precision=question.precision,
         route=_route(question),
+        route_given=question.route is not None,
+        absent=question.device.kind == "gpu" and question.device.machine is None,
         budget=offered,
-        largest_batch=None if frozen else _largest(planner, question, offered),
-        batches=tuple(_at(planner, question, offered, batch) for batch in question.batches or (frozen or 1,)),
+        batches=tuple(
+            _at(planner, question, offered, batch, say) for batch in question.batches or (frozen or 1,)
+        ),
+        largest_batch=None if frozen else _largest(planner, question, offered, say),
         tiles=tiles(question.device, question.precision),
     )
 
@@ -83,7 +90,11 @@ def _plan(model: Model, question: Question, batch: int) -> Plan:
     )
 
 
-def _at(planner: Planner, question: Question, offered: Budget, batch: int) -> At:
+def _silent(text: str) -> None: ...
+
+
+def _at(planner: Planner, question: Question, offered: Budget, batch: int, say: Callable[[str], None]) -> At:
+    say(f"{question.precision}: batch {batch}")
     plan = _plan(planner.model, question, batch)
     found = planner.explain(plan.shapes)
     needed = memory(found, planner.model, question.device, plan)
@@ -112,11 +123,12 @@ def _dominant(prediction: Prediction) -> str | None:
     return max(known)[1]
 
 
-def _largest(planner: Planner, question: Question, offered: Budget) -> int | None:
+def _largest(planner: Planner, question: Question, offered: Budget, say: Callable[[str], None]) -> int | None:
     if offered.bytes is None:
         return None
 
     def need(batch: int) -> int:
+        say(f"{question.precision}: the largest batch that fits, trying {batch}")
         plan = _plan(planner.model, question, batch)
         return memory(planner.explain(plan.shapes), planner.model, question.device, plan).peak_bytes
 
