@@ -209,16 +209,16 @@ def test_moments_past_the_end_of_half(tmp_path: Path) -> None:
 def test_parts_of_a_split_are_scaled_together_or_not_at_all(tmp_path: Path) -> None:
     """One part is small enough to be an output of the graph as it is; the other makes the whole overflow."""
     kernel = np.zeros((4, 4, 1, 1), np.float32)
-    kernel[range(4), range(4)] = np.array([1, 1, UP, UP])[:, None, None]
+    kernel[range(4), range(4)] = np.array([UP, UP, 1, 1])[:, None, None]
     net = Net(tmp_path)
     net.add("Conv", ["x", net.constant("kernel", kernel)], "large")
-    net.nodes.append(helper.make_node("Split", ["large"], ["part", "rest"], "split", axis=1))
+    net.nodes.append(helper.make_node("Split", ["large"], ["rest", "part"], "split", axis=1))
     net.small("rest")
     _, found = net.rescaled(output="y part")
     assert {kept.node for kept in found.left} <= {"large", "split", "smaller"}
     both = Net(tmp_path)
     both.add("Conv", ["x", both.constant("kernel", kernel)], "large")
-    both.nodes.append(helper.make_node("Split", ["large"], ["part", "rest"], "split", axis=1))
+    both.nodes.append(helper.make_node("Split", ["large"], ["rest", "part"], "split", axis=1))
     both.add("Add", ["part", "rest"], "sum").small("sum")
     assert both.rescaled()[1].left == ()
 

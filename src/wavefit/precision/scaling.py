@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from wavefit.precision.graph import constant, copy, nodes
+from wavefit.precision.graph import constant, copy, is_float, nodes
 from wavefit.precision.hazards import MARGIN, lost, overflows
 from wavefit.precision.hazards import hazards as find_hazards
 from wavefit.precision.scaling_apply import apply
 from wavefit.precision.scaling_rules import rule
 from wavefit.precision.stretch import Coefficients, Edge, consistent, constants, edges, grow, touched
-from wavefit.precision.value_range import HALF_MAX, HALF_SMALLEST, Range
+from wavefit.precision.value_range import HALF_MAX, HALF_SMALLEST, Range, describe
 from wavefit.schema import KeptNode, Precision, Scaled
 
 if TYPE_CHECKING:
@@ -92,11 +92,13 @@ def rescale(
         stretch = tuple(str(node.name) for node in touched(edited, found.coefficients))
         reason = f"for {seed.kept.node!r}: {seed.kept.reason}"
         done.append(Scaled(nodes=stretch, factor=2.0**found.exponent, reason=reason))
-        made = apply(edited, found.coefficients, found.exponent)
-        for each in made:
-            source = now if each.constant else found.ranges
-            found.ranges[each.name] = source[each.source].scaled(2.0**each.exponent)
         now = found.ranges
+        for each in apply(edited, found.coefficients, found.exponent):
+            now[each.name] = now[each.source].scaled(2.0**each.exponent)
+        for name, value in edited.graph.initializers.items():
+            array = constant(value)
+            if name not in now and array is not None and is_float(value):
+                now[name] = describe(array)
         left = find_hazards(edited, now, low)
     return Rescaled(edited, tuple(done), left)
 

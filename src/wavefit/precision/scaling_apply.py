@@ -18,16 +18,15 @@ _EPSILON = 1e-5  # the specification's default of every normalisation
 
 @dataclass(frozen=True)
 class Made:
-    """A new value: an old one times a power of two."""
+    """What a new Mul makes: an old value times a power of two."""
 
     name: str
     source: str
     exponent: int
-    constant: bool
 
 
 def apply(model: ir.Model, coefficients: Coefficients, exponent: int) -> list[Made]:
-    """Scales every value of the stretch by 2^(coefficient x exponent), in place; returns the values that are new.
+    """Scales every value of the stretch by 2^(coefficient x exponent), in place; returns what new Muls make.
 
     Names of values stay; each is another number from then on.
     """
@@ -65,7 +64,6 @@ class _Writer:
         name = self._names.fresh(f"{value.name}_scaled")
         scaled = array * array.dtype.type(2.0**shift)
         node.replace_input_with(index, add_constant(self._graph, name, scaled))
-        self.made.append(Made(name, str(value.name), shift, True))
 
     def _epsilon(self, node: ir.Node, shift: int) -> None:
         import onnx_ir as ir
@@ -93,5 +91,5 @@ class _Writer:
             else:
                 self._graph.insert_before(self._graph[0], node)
             self._muls[key] = output
-            self.made.append(Made(name, str(value.name), shift, False))
+            self.made.append(Made(name, str(value.name), shift))
         return self._muls[key]
