@@ -113,6 +113,30 @@ def test_the_normalisation_is_divided_by_the_papers_factor(tmp_path: Path) -> No
     assert sum(fits) == 1
 
 
+def test_a_ceiling_is_not_moved(tmp_path: Path) -> None:
+    """Clip(0, 6) does not scale with its channels: a Mul is put behind it."""
+    random = np.random.default_rng(5)
+    gain = np.where(np.isin(np.arange(WIDTH), OUTLIERS), 6.0, 0.05)
+    stored = {
+        "w1": random.normal(0, 0.3, (WIDTH, WIDTH)) * gain,
+        "w2": random.normal(0, 0.3, (WIDTH, 4)) / gain[:, None],
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], "one"),
+        helper.make_node("Clip", ["a", "zero", "six"], ["b"], "relu6"),
+        helper.make_node("MatMul", ["b", "w2"], ["y"], "two"),
+    ]
+    weights = [weight(name, array.astype(np.float32)) for name, array in stored.items()]
+    weights += [weight("zero", np.float32(0)), weight("six", np.float32(6))]
+    shapes = [value("x", ["N", TOKENS, WIDTH])], [value("y", ["N", TOKENS, 4])]
+    onnx.save(model(nodes, *shapes, weights), str(tmp_path / "m.onnx"))
+    before = graph.load(tmp_path / "m.onnx")
+    assert graph.Runner(before, ("b",))(data(1).inputs)["b"].max() == 6
+    after = smoothquant.compensate(before, ["one", "two"], data(1), quiet)
+    assert distance(before, after, data(2)) < 3e-6
+    assert [node.op_type for node in after.graph] == ["MatMul", "Clip", "Mul", "MatMul"]
+
+
 def test_channels_without_size_stay() -> None:
     found = smoothquant.factors(np.array([0.0, 4.0, 1.0]), np.array([1.0, 1.0, 0.0]), 0.5)
     np.testing.assert_array_equal(found, [1, 1, 1])  # one channel left: its own geometric mean

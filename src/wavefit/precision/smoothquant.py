@@ -84,6 +84,8 @@ def compensate(
     say(f"SmoothQuant: {len(chosen)} layers")
     seen = _observe(model, chosen, samples)
     found = trace(model)
+    for _, channels in found.ceilings:
+        found.fix_ids(channels.ids)
     scale, inserted = np.ones(found.count), []
     for group in _groups(found, chosen):
         factors = _best(group, seen, _HELPS_FOLDED if group.ids is not None else _HELPS_INSERTED)
