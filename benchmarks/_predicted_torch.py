@@ -20,11 +20,13 @@ from wavefit.schema import Device, Figure, Model, Plan, TensorSpec
 
 _HERE = Path(__file__).parent
 _CAUSES = """known causes
- memory  cuDNN decides which kernels of a 1 x 1 convolution it tries, and which wins may change from run to run;
+ memory  which kernels cuDNN tries for a 1 x 1 convolution, and what scratch they ask for in fp16, is not followed
+         (densenet over, mobilenet under); which kernel wins may change from run to run;
          torch.compile does not time kernels again that an earlier model had timed (resnet101 after resnet50);
          attention that PyTorch runs as one kernel never makes the scores that the ONNX graph has (vit_small)
- time    small convolutions and thin products reach less of the peak than a large product; what a caller's threads
-         need to copy arrays depends on what else runs"""
+ time    convolutions by channel and thin products reach less of the peak than a large product; what a caller's
+         threads need to copy arrays depends on what else runs
+ absent  gru: PyTorch 2.11 cannot trace its exported program once it lies on the GPU"""
 _SHOWN = "net", "batch", "mode", "precision", "layout"
 
 
