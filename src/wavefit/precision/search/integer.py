@@ -10,6 +10,7 @@ from wavefit.model.cost import cost
 from wavefit.precision.islands import smallest
 from wavefit.precision.qdq import quantisable
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
+from wavefit.precision.search.others import by_others
 from wavefit.precision.search.ways import Finder, Way
 from wavefit.precision.sensitivity import measure
 from wavefit.precision.targets import Target
@@ -35,9 +36,11 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
     kept, sensitivity = _islands(material, way)
     if len(kept) == len(way.nodes):
         return _refused(target, "no part of the model passes the guard in int8")
-    notes = (*material.split.notes, *finder.notes)
+    others, refused = by_others(material, target)
+    notes = (*material.split.notes, *finder.notes, *refused)
     sets = [kept, *(_smaller_errors(material, way, kept, sensitivity) if material.mixed else ())]
-    return [replace(_draft(material, way, each, sensitivity), notes=notes) for each in dict.fromkeys(sets)]
+    drafts = [replace(_draft(material, way, each, sensitivity), notes=notes) for each in dict.fromkeys(sets)]
+    return [*drafts, *others]
 
 
 def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
