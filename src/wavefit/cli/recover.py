@@ -75,12 +75,13 @@ class TrainingOptions:
     ] = 10.0
     batch: Annotated[int, typer.Option(help="Items of one step.")] = 32
     learning_rate: Annotated[
-        float, typer.Option(help="Share of a weight's size that a step changes at most.")
-    ] = 3e-3
+        float | None,
+        typer.Option(help="Share of a weight's size that a step changes: 3e-3 for int8, 1e-5 for fp16."),
+    ] = None
     seed: Annotated[int, typer.Option(help="Of the held-out items, the order, and the proof.")] = 0
 
-    def record(self, heldout: float) -> Training:
-        from wavefit.precision.recover.records import Training
+    def record(self, heldout: float, precision: str) -> Training:
+        from wavefit.precision.recover.records import RATES, Training
 
         for option, value in (("--epochs", self.epochs), ("--batch", self.batch)):
             above_zero(option, value, _MOST)
@@ -90,7 +91,7 @@ class TrainingOptions:
             epochs=self.epochs,
             minutes=self.minutes,
             batch=self.batch,
-            learning_rate=self.learning_rate,
+            learning_rate=RATES[precision] if self.learning_rate is None else self.learning_rate,
             heldout=heldout,
             seed=self.seed,
         )
@@ -129,17 +130,18 @@ def command(
     from wavefit.schema import pretty
 
     data = examples.record(training.seed)
+    lower = choice("--precision", precision, Literal["fp16", "int8"])
     made = _recover(
         Recovering(
             model=model,
             options=Options(
                 inputs=parse_inputs(input or []), outputs=tuple(output_name or ()), seed=training.seed
             ),
-            precision=choice("--precision", precision, Literal["fp16", "int8"]),
+            precision=lower,
             data=data,
             output=str(output.absolute()),
             keep=tuple(keep or ()),
-            training=training.record(examples.heldout),
+            training=training.record(examples.heldout, lower),
         )
     )
     typer.echo(pretty(made) if json else made.summary)

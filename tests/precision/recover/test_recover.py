@@ -13,7 +13,7 @@ import pytest
 from wavefit.errors import InputError
 from wavefit.model.export_plan import Options
 from wavefit.precision.recover.job import checkpoint_of, prepare, recover
-from wavefit.precision.recover.records import Recovered, Recovering, Training
+from wavefit.precision.recover.records import RATES, Recovered, Recovering, Training
 from wavefit.schema import Data, TensorSpec
 
 torch = pytest.importorskip("torch")
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.torch
 
 SPEC = (TensorSpec(name="image", dtype="float32", shape=(1, 1, 8, 8)),)
 FEW = 96
+RATE = RATES["int8"]
 GIVEN = 300  # images to train on and be judged by; the other 200 are for these tests
 
 
@@ -55,7 +56,7 @@ def order(folder: Path, name: str = "out.onnx", **changes: Any) -> Recovering:
         precision="int8",
         data=Data(path=str(folder / "few.npz")),
         output=str(folder / name),
-        training=Training(epochs=2),
+        training=Training(epochs=2, learning_rate=RATE),
     )
     return msgspec.structs.replace(base, **changes)
 
@@ -140,6 +141,17 @@ def test_the_files_hold_the_same_weights(done: Recovered) -> None:
     assert not checkpoint_of(Path(done.exported.path)).exists()
 
 
+def test_fp16_gets_closer_to_fp32(folder: Path) -> None:
+    slow = Training(epochs=3, learning_rate=RATES["fp16"])
+    data = Data(path=str(folder / "more.npy"))
+    student = prepare(order(folder, precision="fp16", data=data, training=slow), quiet)
+    trained = student.train(folder / "closer.recover.pt", quiet)
+    assert trained.before is not None
+    assert trained.after is not None
+    assert trained.before < trained.after
+    assert 1 - trained.after < 4 * 2.0**-11  # the error of half itself is of that size
+
+
 class Stop(Exception):
     pass
 
@@ -167,14 +179,14 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(folder: Path) -> None:
 
 
 def test_the_minutes_end_it_and_more_of_them_go_on(folder: Path) -> None:
-    payload = order(folder, "short.onnx", training=Training(epochs=1, minutes=1e-9))
+    payload = order(folder, "short.onnx", training=Training(epochs=1, minutes=1e-9, learning_rate=RATE))
     path = checkpoint_of(Path(payload.output))
     student = prepare(payload, quiet)
     trained = student.train(path, quiet)
     assert (trained.stopped, trained.improved, trained.epochs) == (True, False, 0)
     same = recover_nets.spread.state_dict()
     assert all(torch.equal(tensor, same[name]) for name, tensor in student.module.state_dict().items())
-    longer = msgspec.structs.replace(payload, training=Training(epochs=1))
+    longer = msgspec.structs.replace(payload, training=Training(epochs=1, learning_rate=RATE))
     trained = prepare(longer, quiet).train(path, quiet)
     assert (trained.stopped, trained.epochs) == (False, 1)
 
@@ -183,7 +195,7 @@ def test_a_checkpoint_of_another_training_or_a_torn_one_is_not_taken(folder: Pat
     path = folder / "torn.recover.pt"
     path.write_bytes(b"torn")
     said: list[str] = []
-    prepare(order(folder, training=Training(epochs=1)), quiet).train(path, said.append)
+    prepare(order(folder, training=Training(epochs=1, learning_rate=RATE)), quiet).train(path, said.append)
     other = order(folder, training=Training(epochs=1, learning_rate=1e-4))
     prepare(other, quiet).train(path, said.append)
     assert not any("going on" in text for text in said)

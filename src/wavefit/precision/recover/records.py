@@ -8,6 +8,9 @@ from wavefit.model.export_plan import Options
 from wavefit.model.exported import Exported
 from wavefit.schema import Data, Struct
 
+RATES = {"int8": 3e-3, "fp16": 1e-5}
+"""Learning rates unless one is given: about the size of the rounding that is to be made good."""
+
 
 class Training(Struct, frozen=True, kw_only=True):
     """How long and how fast. A step takes one batch."""
@@ -15,7 +18,7 @@ class Training(Struct, frozen=True, kw_only=True):
     epochs: int = 10
     minutes: float = 10.0
     batch: int = 32
-    learning_rate: float = 3e-3  # of a weight's own size
+    learning_rate: float  # of a weight's own size
     heldout: float = 0.25  # share of the items
     seed: int = 0
 
@@ -29,7 +32,7 @@ class Recovering(Struct, frozen=True, kw_only=True):
     data: Data
     output: str  # the .onnx file; the others are named after it
     keep: tuple[str, ...] = ()  # nodes of the program, or submodules, that stay in fp32
-    training: Training = Training()
+    training: Training
 
 
 class Quality(Struct, frozen=True, kw_only=True):
