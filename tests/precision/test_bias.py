@@ -70,6 +70,16 @@ def test_only_the_layers_named_are_corrected(tmp_path: Path) -> None:
     assert not np.array_equal(before["fc"], after["fc"])
 
 
+def test_it_ends_where_no_time_is_left(tmp_path: Path) -> None:
+    model = graph.load(save(conv_net(), tmp_path / "m.onnx"))
+    left = iter([1.0, 0.0])
+    samples = positive((8, 3, 8, 8), "image")
+    fixed = bias.compensate(model, ["conv", "fc"], coarse, samples, quiet, lambda: next(left))
+    before, after = ({layer.name: layer.bias() for layer in linears(each)} for each in (model, fixed))
+    assert not np.array_equal(before["conv"], after["conv"])
+    np.testing.assert_array_equal(before["fc"], after["fc"])
+
+
 def test_a_layer_without_a_bias_gets_one(tmp_path: Path) -> None:
     proto = conv_net()
     del proto.graph.node[0].input[2]
