@@ -18,6 +18,7 @@ Network Quantization, 2021, calibrate on 500 to 1,000 images; TensorRT's guide s
 HELDOUT_ITEMS = 512
 """Most items that a task metric is taken on during the search; the guard takes all of them afterwards."""
 
+_LARGER_ITEMS = 4
 _FEW_ITEMS = 32
 _SAME_SHARE = 0.5  # of items that equal another one
 
@@ -50,6 +51,20 @@ def split(model: Model, samples: Samples, seed: int) -> Split:
     rest = np.sort(rest[: max(batch, HELDOUT_ITEMS // batch * batch)])
     calibration = _part(samples, np.sort(chosen))
     return Split(calibration, _part(samples, rest), odd(calibration, samples.labels))
+
+
+def twice_as_large(model: Model, samples: Samples) -> Samples | None:
+    """A few items repeated along every symbolic axis but the batch; None where no input has such an axis."""
+    few = samples.pick(np.arange(min(_LARGER_ITEMS, samples.count)))
+    grown = dict(few)
+    for spec in model.inputs:
+        start = 0 if spec.name in samples.whole else 1
+        for axis, size in enumerate(spec.shape or ()):
+            if axis >= start and not isinstance(size, int):
+                grown[spec.name] = np.concatenate([grown[spec.name]] * 2, axis)
+    if all(grown[name] is array for name, array in few.items()):
+        return None
+    return Samples(grown, None, f"{samples.source}, twice as large", samples.whole)
 
 
 def odd(calibration: Samples, labels: np.ndarray | None = None) -> tuple[str, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from wavefit.errors import InputError
 from wavefit.precision.attribute import attribute
 from wavefit.precision.convert import cannot, convert
+from wavefit.precision.data import twice_as_large
 from wavefit.precision.emulate import emulated
 from wavefit.precision.hazards import computes, hazards
 from wavefit.precision.islands import smallest
 from wavefit.precision.opset import raised
-from wavefit.precision.ranges import observe
+from wavefit.precision.ranges import merge, observe
 from wavefit.precision.scaling import rescale
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard
 from wavefit.precision.sensitivity import measure
+from wavefit.precision.value_range import Range
 from wavefit.schema import Precision, Sensitivity, Unsupported
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
         InputError: the graph cannot be run or typed.
     """
     graph = raised(material.graph, _BF16_OPSET) if low == "bf16" else material.graph
-    ranges = observe(graph, material.split.calibration, material.say)
+    ranges = _ranges(material, graph)
     found = rescale(graph, ranges, hazards(graph, ranges, low), low)
     barred = {node.node: node for node in (*cannot(found.model, low), *found.left)}
     free = [str(node.name) for node in found.model.graph if computes(node) and node.name not in barred]
@@ -56,6 +59,20 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
         sensitivity=sensitivity,
         notes=material.split.notes,
     )
+
+
+def _ranges(material: Material, graph: ir.Model) -> dict[str, Range]:
+    """Over calibration data, and where sizes are symbolic over some of it twice as large: sums grow with the size."""
+    ranges = observe(graph, material.split.calibration, material.say)
+    larger = twice_as_large(material.model, material.split.calibration)
+    if larger is None:
+        return ranges
+    try:
+        return merge(ranges, observe(graph, larger, material.say))
+    except (
+        InputError
+    ):  # a table of positions ends, or a reshape fixes the size: then larger inputs never come
+        return ranges
 
 
 def _islands(
