@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-_CASE_ITEMS = 128
+_CASE_ITEMS = 384
 
 Outputs = dict[str, np.ndarray]
 Items = tuple[np.ndarray, np.ndarray]
@@ -52,8 +52,7 @@ def tasks(cache: Path, only: tuple[str, ...]) -> Iterator[Task]:
         yield digits(cache / "digits")
     if "ocr" in only:
         yield ocr(cache / "ocr")
-    if "cases" in only:
-        yield from cases(cache)
+    yield from cases(cache, only)
 
 
 def digits(folder: Path) -> Task:
@@ -87,13 +86,15 @@ def ocr(folder: Path) -> Task:
     return Task("ocr", model, given, test, items, "ocr:characters_right", example, sizes)
 
 
-def cases(cache: Path) -> Iterator[Task]:
-    """The built cases of tests/precision/cases: half of each one's items given, half tested on."""
+def cases(cache: Path, only: tuple[str, ...]) -> Iterator[Task]:
+    """The built cases of tests/precision/cases, all or by name: half of each one's items given, half tested on."""
     sys.path.insert(0, str(ROOT / "tests"))
     package = ModuleType("precision")  # by name this folder's precision.py would come first
     package.__path__ = [str(ROOT / "tests" / "precision")]
     sys.modules["precision"] = package
     for file in sorted((ROOT / "tests" / "precision" / "cases").glob("*.py")):
+        if not {file.stem, "cases"} & set(only):
+            continue
         module = importlib.import_module(f"precision.cases.{file.stem}")
         if hasattr(module, "build"):
             yield _case(module, file.stem, cache / file.stem)
