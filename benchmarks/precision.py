@@ -64,9 +64,7 @@ def _kept(folder: Path) -> Path:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument(
-        "--only", default="digits,ocr,cases", help="digits, ocr, cases, a case by its name")
-    )
+    parser.add_argument("--only", default="digits,ocr,cases", help="digits, ocr, cases, a case by its name")
     parser.add_argument("--peers", default=",".join(peers.FAMILIES), help="families of peers, by commas")
     parser.add_argument("--precision", default="fp16,int8", help="what wavefit is asked for")
     parser.add_argument("--no-wavefit", action="store_true", help="the peers alone")
@@ -144,12 +142,14 @@ def compared(found: list[dict[str, Any]]) -> list[str]:
         others = [row for row in ran if not row["name"].startswith("wavefit")]
         if not own or not others:
             continue
-        ours_, best = (max(rows_, key=lambda row: (_lower(row), row[share], -row["rel_l2"])) for rows_ in (own, others))
+        ours_, best = (
+            max(rows_, key=lambda row: (_lower(row), row[share], -row["rel_l2"])) for rows_ in (own, others)
+        )
         lead = _lower(ours_) - _lower(best)
         word = "behind" if lead < 0 else "ahead" if lead > 0 else "equal"
         lines.append(
-            f"  {precision}: {ours_['name']} {_lower(ours_):.4f}, L2 {ours_['rel_l2']:.2g}, {ours_[share]:.0%}; best peer "
-            f"{best['name']} {_lower(best):.4f}, L2 {best['rel_l2']:.2g}, {best[share]:.0%}: {word} in the metric"
+            f"  {precision}: {ours_['name']} {_lower(ours_):.4f}, L2 {ours_['rel_l2']:.2g}, {ours_[share]:.0%}; "
+            f"best peer {best['name']} {_lower(best):.4f}, L2 {best['rel_l2']:.2g}, {best[share]:.0%}: {word}"
         )
     return lines
 
