@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from fakes import records as fakes
+from fakes import variants
+from msgspec.structs import replace
 
 from wavefit.report.page import render
 
@@ -122,12 +124,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             fakes.measured(long, gpu, 0.01 * batch, options={long: 1}, batch=batch, model=fakes.model(name=long))
             for batch in (1, 2)
         ],
+        "lower": fakes.journal(),
         "nothing": [],
     }  # fmt: skip
+    kept = variants.integer().kept
+    named = [replace(kept[0], node=long, reason=f"its output `{long}` is large"), *kept[1:]]
+    found = {"lower": (variants.half(), variants.integer(kept=tuple(named)), variants.integer(name="int8-2"))}
     made = {}
     for name, journal in journals.items():
         made[name] = folder / f"{name}.html"
-        made[name].write_text(render(fakes.bundle(journal, name=name), journal), encoding="utf-8")
+        bundle = fakes.bundle(journal, name=name, model=fakes.model(), variants=found.get(name, ()))
+        made[name].write_text(render(bundle, journal), encoding="utf-8")
     return made
 
 
@@ -147,7 +154,7 @@ def test_its_text_reads_as_it_should(tab: Tab, pages: dict[str, Path]) -> None:
         assert words in text, words
 
 
-@pytest.mark.parametrize("name", ["laptop", "hostile", "long", "nothing"])
+@pytest.mark.parametrize("name", ["laptop", "hostile", "long", "lower", "nothing"])
 def test_no_request_leaves_and_nothing_is_complained_of(tab: Tab, pages: dict[str, Path], name: str) -> None:
     tab.open(pages[name], 1280)
     addresses = [params["request"]["url"] for params in tab.named("Network.requestWillBeSent")]
@@ -157,7 +164,7 @@ def test_no_request_leaves_and_nothing_is_complained_of(tab: Tab, pages: dict[st
 
 
 @pytest.mark.parametrize("width", [320, 375, 800, 1400])
-@pytest.mark.parametrize("name", ["laptop", "hostile", "long", "nothing"])
+@pytest.mark.parametrize("name", ["laptop", "hostile", "long", "lower", "nothing"])
 def test_the_page_never_scrolls_sideways(tab: Tab, pages: dict[str, Path], name: str, width: int) -> None:
     tab.open(pages[name], width)
     tab.ask("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -168,12 +175,13 @@ def test_the_page_never_scrolls_sideways(tab: Tab, pages: dict[str, Path], name:
 
 
 @pytest.mark.parametrize("width", [375, 1400])
+@pytest.mark.parametrize(("name", "pictures"), [("laptop", 4), ("lower", 5)])
 def test_one_of_each_picture_shows_and_its_text_is_not_tiny(
-    tab: Tab, pages: dict[str, Path], width: int
+    tab: Tab, pages: dict[str, Path], name: str, pictures: int, width: int
 ) -> None:
-    tab.open(pages["laptop"], width)
+    tab.open(pages[name], width)
     seen = "[...document.querySelectorAll('svg')].filter(one => one.getClientRects().length)"
-    assert tab.ask(f"{seen}.length") == 2
+    assert tab.ask(f"{seen}.length") == pictures
     heights = tab.ask(
         f"{seen}.flatMap(s => [...s.querySelectorAll('.axis text')].map(t => t.getBoundingClientRect().height))"
     )
@@ -204,9 +212,10 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_by_wcag_aa(tab: Tab, pages: dict[str, Path], scheme: str) -> None:
+@pytest.mark.parametrize("name", ["laptop", "lower"])
+def test_text_stands_out_by_wcag_aa(tab: Tab, pages: dict[str, Path], name: str, scheme: str) -> None:
     """WCAG 2.2, 1.4.3: a contrast of 4.5 to 1 for text, by its formula of relative luminance."""
-    tab.open(pages["laptop"], 1280, scheme)
+    tab.open(pages[name], 1280, scheme)
     assert tab.ask(CONTRAST) == []
     ground = tab.ask("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(251, 250, 247)", "dark": "rgb(21, 23, 26)"}[scheme]

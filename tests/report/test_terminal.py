@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from fakes import records as fakes
+from fakes import variants
 from rich.console import Console, RenderableType
 
-from wavefit.report.terminal import measurements, one_line, summary, table
+from wavefit.report.terminal import measurements, one_line, summary, table, variant
 from wavefit.schema import Failure
 
 
@@ -89,3 +90,40 @@ def test_a_name_cannot_steer_the_terminal() -> None:
     assert "\x07" not in shown
     assert "\r" not in shown
     assert "[red]name[/red]" in shown
+
+
+def test_a_variant_is_a_few_short_lines_and_every_note_is_told_once() -> None:
+    records = fakes.journal()
+    made = (variants.half(), variants.integer())
+    shown = text(
+        summary(Path("x.wavefit"), fakes.bundle(records, variants=made, model=fakes.model()), records)
+    )
+    lines = shown[shown.index("Variants") :].splitlines()[: 2 * 5 + 2]
+    assert [line.strip() for line in lines] == [
+        "Variants",
+        "fp16: 118 of 122 nodes in fp16; 48.6 MiB of weights, was 97.5 MiB",
+        "8.4e-04 from fp32 (relative L2); top1 97.6 %, was 97.6 % on 250 items",
+        "3 nodes on scaled numbers; 1 evaluation in 12.4 s",
+        "kept back: /layer3/5/Add (Add), /pool (ReduceMean)",
+        "int8: 26 of 122 nodes in int8; 24.4 MiB of weights, was 97.5 MiB",
+        "1.9e-02 from fp32 (relative L2); top1 97.2 %, was 97.6 % on 250 items",
+        "percentile 99.99 calibration, bias correction; 72 evaluations in 108 s",
+        "kept back: node1 (Conv), node2 (Conv), node3 (Conv) and 11 more",
+        "note on fp16, int8: calibrated on 12 items, which is few",
+        "",
+        lines[-1].strip(),
+    ]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_variant_by_itself_gives_every_reason() -> None:
+    shown = text(variant(variants.integer(), fakes.model(), "out.onnx", 12), 200)
+    assert shown.count("stays in fp32: with it in int8 the guard does not pass") == 12
+    assert "2 more nodes stay: --json has them" in shown
+    none = text(variant(variants.half(kept=(), scaled=()), fakes.model(), "out.onnx", 12))
+    assert "no node had to be kept back" in none
+
+
+def test_a_variant_that_mixes_precisions_names_each() -> None:
+    mixed = variants.integer(nodes={"fp32": 1, "fp16": 3, "int8": 9})
+    assert "9 of 13 nodes in int8, 3 in fp16; " in text(variant(mixed, fakes.model(), "out.onnx", 0), 120)

@@ -81,7 +81,7 @@ def command(
 
         from wavefit.report.terminal import variant as shown
 
-        Console(highlight=False).print(shown(variant, source, _SHOWN, str(options.output)))
+        Console(highlight=False).print(shown(variant, source, str(options.output), _SHOWN))
 
 
 def _wanted(precision: Precision, target: str | None, data: str | None) -> Wanted:

@@ -13,7 +13,7 @@ from wavefit.report import precision_plots as plots
 from wavefit.report.figures import error, ms, rate, significant
 from wavefit.report.plots import NARROW, WIDE
 from wavefit.report.precision_plots import Moved, Trade
-from wavefit.report.variants import SHARES
+from wavefit.report.variants import SHARES, notes
 from wavefit.report.view import Row
 from wavefit.schema import Bundle, Request, Variant
 from wavefit.slower import replaced, why
@@ -39,13 +39,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture of the trade-off, and what stands around it."""
+    """A picture of the trade-off, and what stands around it; the plans of the front by number, fastest first."""
 
     title: str
     across: str
     up: str
     pictures: dict[str, Markup]
     better: str
+    front: tuple[int, ...]
     roles: frozenset[str]
 
 
@@ -53,6 +54,7 @@ def context(bundle: Bundle, rows: Sequence[Row]) -> dict[str, Any]:
     """What the template needs beside the rows."""
     return {
         "variants": _variants(bundle.variants),
+        "variant_notes": notes(bundle.variants),
         "tradeoffs": _tradeoffs(rows, bundle.request),
         "no_faster": _no_faster(rows, bundle.request),
         "labelled": plots.LABELLED,
@@ -148,6 +150,7 @@ def _tradeoff(
             for key, size in (("wide", WIDE), ("narrow", NARROW))
         },
         better="Down and to the right" if more_is_faster else "Down and to the left",
+        front=tuple(trade.number for trade in line),
         roles=frozenset({trade.role for trade in marked} | ({"allowed"} if allowed is not None else set())),
     )
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from wavefit.report.plots import NARROW, chart, plain
+from wavefit.report.plots import chart, plain
 from wavefit.report.scale import Scale, linear, logarithmic, scale
 from wavefit.report.svg import Series, embed
 
 LABELLED = 30
-_LABELLED_NARROW = 12  # more do not find room on a phone
+"""Nodes that have a dot and a row in the table below the picture."""
+_ROOM = 20.0  # pixels that a numbered dot takes
 _UP_TICKS = 7
 
 
@@ -102,7 +104,8 @@ class Moved:
 
 
 def sensitivity(name: str, nodes: Sequence[Moved], size: tuple[int, int]) -> Markup:
-    """Every node in the graph's order by how far it moves the answers; the furthest are numbered by rank.
+    """Every node in the graph's order by how far it moves the answers; the furthest are dots, numbered by
+    rank where there is room.
 
     What is not finite stands at the top, and 0 at the bottom.
 
@@ -122,16 +125,37 @@ def sensitivity(name: str, nodes: Sequence[Moved], size: tuple[int, int]) -> Mar
     drawn = chart(f"{name}-{size[0]}", size, across, up, plain)
     drawn.add("all", [place(node) for node in nodes], show_dots=False)
     shown = [Series("every")]
-    most = _LABELLED_NARROW if size == NARROW else LABELLED
-    furthest = [node for node in nodes if node.rank <= most]
-    for role, kept in (("lowered", False), ("kept", True)):
-        group = sorted((node for node in furthest if node.kept == kept), key=lambda node: -node.rank)
-        drawn.add(role, [place(node) for node in group], stroke=False, dots_size=8)
-        shown.append(Series(role, [_title(node) for node in group], [str(node.rank) for node in group]))
+    furthest = sorted((node for node in nodes if node.rank <= LABELLED), key=lambda node: node.rank)
+    numbered = _apart({node.rank: _pixels(place(node), across, up, size) for node in furthest})
+    for big in (False, True):
+        for role, kept in (("lowered", False), ("kept", True)):
+            group = [each for each in furthest if each.kept == kept and (each.rank in numbered) == big]
+            drawn.add(role, [place(each) for each in group], stroke=False, dots_size=8 if big else 4)
+            labels = [str(each.rank) for each in group] if big else []
+            shown.append(Series(role, [_title(each) for each in group], labels))
     first = min(nodes, key=lambda node: node.rank)
     kept_count = sum(node.kept for node in nodes)
     label = f"How far each of {len(nodes)} nodes moves the answers, most {_title(first)}; {kept_count} are kept back"
     return embed(drawn.render_tree(), shown, label)
+
+
+def _pixels(
+    place: tuple[float, float], across: Scale, up: Scale, size: tuple[int, int]
+) -> tuple[float, float]:
+    """About where a dot stands in the picture."""
+    x, y = place
+    return size[0] * (x - across.low) / (across.high - across.low), size[1] * (y - up.low) / (
+        up.high - up.low
+    )
+
+
+def _apart(places: Mapping[int, tuple[float, float]]) -> frozenset[int]:
+    """The dots that a number fits in without covering another's, the first ranks before the others."""
+    found: dict[int, tuple[float, float]] = {}
+    for rank, (x, y) in places.items():
+        if all(math.hypot(x - other_x, y - other_y) >= _ROOM for other_x, other_y in found.values()):
+            found[rank] = x, y
+    return frozenset(found)
 
 
 def _title(node: Moved) -> str:

@@ -172,29 +172,38 @@ def _skipped(skipped: Iterable[Skipped]) -> list[RenderableType]:
     return [_text(""), _text("Not tried", "bold"), *shown] if shown else []
 
 
-def _variants(found: Iterable[Variant], model: Model | None) -> list[RenderableType]:
-    shown = [variant(one, model, _KEPT, one.name) for one in found]
-    return [_text(""), _text("Variants", "bold"), *shown] if shown else []
+def _variants(found: Sequence[Variant], model: Model | None) -> list[RenderableType]:
+    """Briefly: the page has the reasons."""
+    if not found:
+        return []
+    shown = []
+    for one in found:
+        kept = variants.kept_names(one.kept, _KEPT)
+        shown.append(_told(one.name, [*variants.lines(one, model), *([kept] if kept else [])]))
+    told = [_reason(f"note on {names}", note, "") for names, note in variants.notes(found)]
+    return [_text(""), _text("Variants", "bold"), *shown, *told]
 
 
-def variant(one: Variant, model: Model | None, kept: int, name: str) -> RenderableType:
-    """A variant under a name: what is lowered, how far its answers are, and the first nodes that it keeps.
+def variant(one: Variant, model: Model, name: str, most: int) -> RenderableType:
+    """A variant by itself under a name, with the reason for every node that is kept back.
 
     Args:
         model: that it was made from.
-        kept: how many nodes are named.
+        most: how many nodes are named.
     """
+    kept = [f"{each.node} ({each.op}) stays in {each.precision}: {each.reason}" for each in one.kept[:most]]
+    left = len(one.kept) - most
+    more = [f"{left} more nodes stay: --json has them"] if left > 0 else []
+    none = [] if one.kept else ["no node had to be kept back"]
+    scaled = [f"{variants.stretch(each.nodes)} on scaled numbers: {each.reason}" for each in one.scaled]
+    return _told(name, [*variants.lines(one, model), *one.notes, *scaled, *kept, *more, *none])
+
+
+def _told(name: str, lines: Sequence[str]) -> RenderableType:
     from rich.console import Group
     from rich.padding import Padding
 
-    first, *others = variants.lines(one, model)
-    told = [_text(line) for line in others]
-    told += [_clause(what, why) for what, why in variants.kept_lines(one.kept, kept)]
-    return Group(_reason(name, first, ""), *(Padding(line, (0, 0, 0, 4)) for line in told))
-
-
-def _clause(name: str, why: str) -> Text:
-    return _text(f"{name}: {why}", "dim")
+    return Group(_reason(name, lines[0], ""), *(Padding(_text(line), (0, 0, 0, 4)) for line in lines[1:]))
 
 
 def _reason(name: str, why: str, fix: str) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from wavefit.report.figures import count, duration, error, share, significant, size
 from wavefit.schema import KeptNode, Model, Precision, Variant
@@ -10,6 +10,8 @@ from wavefit.schema import KeptNode, Model, Precision, Variant
 ORDER: tuple[Precision, ...] = ("int8", "fp16", "bf16", "fp32")
 """Lowest first."""
 
+
+_LARGEST_WHOLE = 1e9  # that is written out
 
 SHARES = ("top1", "top5")
 """Metrics that are shares of 1; those of the user's own may be of any size."""
@@ -84,32 +86,52 @@ def scaled(variant: Variant) -> str:
 
 
 def lines(variant: Variant, model: Model | None) -> list[str]:
-    """A few short lines: what is lowered and how much smaller it is, how far the answers are, how, what to know."""
-    found = [f"{lowered(variant)}; {weights(variant, model)}", answers(variant)]
+    """A few short lines: what is lowered and how much smaller it is, how far the answers are, how it was made."""
     how = ", ".join(filter(None, (recipe(variant), scaled(variant))))
-    found.append("; ".join(filter(None, (how, search(variant)))))
-    return [line for line in (*found, *variant.notes) if line]
+    said = (
+        f"{lowered(variant)}; {weights(variant, model)}",
+        answers(variant),
+        "; ".join(filter(None, (how, search(variant)))),
+    )
+    return [line for line in said if line]
+
+
+def notes(variants: Iterable[Variant]) -> list[tuple[str, str]]:
+    """What people should know, each once, with the names of the variants that it is of."""
+    names: dict[str, list[str]] = {}
+    for variant in variants:
+        for note in variant.notes:
+            names.setdefault(note, []).append(variant.name)
+    return [(", ".join(of), note) for note, of in names.items()]
 
 
 def figures_of(kept: KeptNode) -> str:
-    """The numbers behind a reason: "max_abs 1.3e+05, limit 65,504"."""
-    return ", ".join(f"{name} {significant(value)}" for name, value in kept.figures.items())
+    """The numbers behind a reason: "max_abs 131,000, limit 65,504"."""
+    return ", ".join(f"{name} {_number(value)}" for name, value in kept.figures.items())
 
 
-def kept_lines(kept: Sequence[KeptNode], most: int) -> list[tuple[str, str]]:
-    """The first nodes that are kept, each with its reason, and how many more there are."""
-    found = [(f"kept in {each.precision}: {each.node} ({each.op})", each.reason) for each in kept[:most]]
+def _number(value: float) -> str:
+    whole = float(value).is_integer() and abs(value) < _LARGEST_WHOLE
+    return f"{value:,.0f}" if whole else significant(value)
+
+
+def kept_names(kept: Sequence[KeptNode], most: int) -> str:
+    """ "kept back: a (Mul), b (Softmax) and 3 more"; "" where there are none."""
+    if not kept:
+        return ""
     left = len(kept) - most
-    return [*found, *([("kept besides", f"{left} more node{'s' if left != 1 else ''}")] if left > 0 else [])]
+    named = ", ".join(f"{each.node} ({each.op})" for each in kept[:most])
+    return f"kept back: {named}{f' and {left} more' if left > 0 else ''}"
 
 
 def _rank(name: str) -> int:
     return next((place for place, known in enumerate(ORDER) if known == name), len(ORDER))
 
 
-def stretch(nodes: Sequence[str]) -> str:
+def stretch(nodes: Sequence[str], quote: str = "") -> str:
     """Nodes that follow one another, by the first and the last."""
-    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} to {nodes[-1]} ({count(len(nodes))} nodes)"
+    first, last = (f"{quote}{name}{quote}" for name in (nodes[0], nodes[-1]))
+    return first if len(nodes) == 1 else f"{first} to {last} ({count(len(nodes))} nodes)"
 
 
 def unlowered(variant: Variant) -> int:
