@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnxruntime
 import pytest
@@ -36,6 +37,7 @@ def test_weights_in_a_file_of_their_own_go_with_it(
     assert names == ({"mine.onnx", "mine.onnx.data"} if largest_bytes == 0 else {"mine.onnx"})
     assert (made.model.path, made.model.precision) == (str(out), "fp16")
     assert made.model.external == (("mine.onnx.data",) if largest_bytes == 0 else ())
+    assert made.model == msgspec.structs.replace(load(out), precision="fp16")
     image = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
     answers = []
     for path in (source, out):

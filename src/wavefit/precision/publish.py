@@ -31,6 +31,8 @@ def publish(variant: Variant, out: Path) -> Variant:
         model = ir.load(draft)
         draft = draft.parent / "published" / out.name
         graph.save(model, draft)
-    move(draft, out)
-    model_file = structs.replace(load(out), precision=variant.precision)
-    return structs.replace(variant, model=model_file)
+    described = structs.replace(
+        load(draft), name=out.stem, path=str(out.absolute()), precision=variant.precision
+    )
+    move(draft, out)  # last: whoever is stopped before it has written nothing
+    return structs.replace(variant, model=described)
