@@ -80,6 +80,12 @@ def test_int8_for_a_gpu_that_is_not_here_keeps_the_labels(digits: Shell) -> None
     assert right >= (answers(DEMO / "digits.onnx", image).argmax(1) == label).mean() - 0.01
     assert said["variant"]["target"] == "migraphx"
     assert said["variant"]["nodes"]["int8"] == 5
+    code, out, err = digits.type("inspect", "i.onnx")
+    assert code == 0, err
+    assert "precision int8" in [" ".join(line.split()) for line in out.splitlines()]
+    code, out, _ = digits.type("inspect", "digits.onnx")
+    assert code == 0
+    assert "precision" not in out
     assert made.stat().st_size < 0.45 * (DEMO / "digits.onnx").stat().st_size
 
 
