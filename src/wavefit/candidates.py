@@ -20,7 +20,7 @@ def candidates(
     request: Request,
     variants: Sequence[Variant] = (),
 ) -> list[Plan | Unsupported]:
-    """Every route's answers, in the routes' order, then its plans for the variants.
+    """Every route's answers for the model and its plans for the variants: fp32 first, then variants, then the rest.
 
     A refusal of a precision is left out where a variant gives a plan in it.
 
@@ -38,8 +38,16 @@ def candidates(
             for plan in plans
             if _made_for(variant, plan, by_id[plan.device])
         ]
+    found.sort(key=_risk)
     had = {(plan.route, plan.device, plan.precision) for plan in found if isinstance(plan, Plan)}
     return [answer for answer in found if not (isinstance(answer, Unsupported) and _had(answer, had))]
+
+
+def _risk(answer: Plan | Unsupported) -> int:
+    """What is tried first: fp32, which the others are held against, then variants, which have passed once already."""
+    if isinstance(answer, Unsupported) or answer.precision == "fp32":
+        return 0
+    return 1 if answer.variant is not None else 2
 
 
 def _plans_of(route: str, devices: Sequence[Device], model: Model, request: Request) -> Iterator[Plan]:

@@ -99,6 +99,8 @@ def _plan(
 ) -> Plan:
     batch = request.batches[0]
     shapes = bind(model, batch, request.sizes)
+    if model.program_fp32:  # how many ops of the program stay in fp32, for people: the names are the model's
+        options = {**options, "fp32_ops": len(model.program_fp32)}
     return Plan(
         route=_NAME,
         device=gpu.id,
