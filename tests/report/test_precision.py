@@ -174,6 +174,8 @@ def test_answers_that_moved_are_not_on_the_front() -> None:
     ]
     assert [trade.number for trade in front(trades, more_is_faster=False)] == [5, 1, 3]
     assert [trade.number for trade in front(trades, more_is_faster=True)] == [4]
+    # 0.3 is not less than half of 0.5, and 0.1 is
+    assert [trade.number for trade in front(trades, more_is_faster=False, factor=2)] == [5, 3]
 
 
 def test_beside_a_plan_that_is_no_faster_stands_why() -> None:

@@ -18,6 +18,7 @@ from wavefit.report.view import Row
 from wavefit.schema import Bundle, Request, Variant
 from wavefit.slower import replaced, why
 
+_ALIKE = 2.0  # errors within this factor are: those of two runtimes in fp32 differ by as much
 _TIE = 1.02  # as choice: measurements closer than 2 % are a tie
 
 
@@ -130,7 +131,7 @@ def _tradeoff(
             trades.append(Trade(row.number, speed, loss, role, f"{row.label}: {told}, {lost}"))
     if len(trades) < 2:
         return None
-    line = plots.front(trades, more_is_faster)
+    line = plots.front(trades, more_is_faster, 1.0 if name else _ALIKE)
     on = {trade.number for trade in line}
     marked = [
         Trade(t.number, t.speed, t.loss, "front", t.title) if t.number in on and t.role == "passed" else t

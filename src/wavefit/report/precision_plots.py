@@ -14,7 +14,8 @@ from wavefit.report.svg import Series, embed
 
 LABELLED = 30
 """Nodes that have a dot and a row in the table below the picture."""
-_ROOM = 20.0  # pixels that a numbered dot takes
+_ROOM = 19.0  # pixels that a numbered dot takes
+_ROLES = ("pick", "front", "passed", "moved")  # whose dots are numbered first
 _UP_TICKS = 7
 
 
@@ -37,12 +38,16 @@ class Trade:
     title: str
 
 
-def front(trades: Sequence[Trade], more_is_faster: bool) -> list[Trade]:
-    """The plans that no other beats on both speed and loss, fastest first; none whose answers moved."""
+def front(trades: Sequence[Trade], more_is_faster: bool, factor: float = 1.0) -> list[Trade]:
+    """The plans that no other beats on both speed and loss, fastest first; none whose answers moved.
+
+    Args:
+        factor: by which a slower plan's loss has to be smaller; of errors near fp32's own, less is only rounding.
+    """
     sign = -1 if more_is_faster else 1
     found: list[Trade] = []
     for trade in sorted(trades, key=lambda each: (sign * each.speed, each.loss)):
-        if trade.role != "moved" and (not found or trade.loss < found[-1].loss):
+        if trade.role != "moved" and (not found or trade.loss * factor < found[-1].loss):
             found.append(trade)
     return found
 
@@ -50,7 +55,7 @@ def front(trades: Sequence[Trade], more_is_faster: bool) -> list[Trade]:
 def tradeoff(
     name: str, trades: Sequence[Trade], line: Sequence[Trade], allowed: float | None, size: tuple[int, int]
 ) -> Markup:
-    """Plans by speed and loss, each a numbered dot; a line joins the front.
+    """Plans by speed and loss, each a dot, numbered where there is room; a line joins the front.
 
     Args:
         name: unique on the page; the picture's name for people who cannot see it begins with it.
@@ -75,10 +80,14 @@ def tradeoff(
     if len(line) > 1:
         drawn.add("line", [place(trade) for trade in line], show_dots=False)
         shown.append(Series("frontier"))
-    for role in ("moved", "passed", "front", "pick"):
-        group = [trade for trade in trades if trade.role == role]
-        drawn.add(role, [place(trade) for trade in group], stroke=False, dots_size=9)
-        shown.append(Series(role, [each.title for each in group], [str(each.number) for each in group]))
+    first = sorted(trades, key=lambda each: (_ROLES.index(each.role), each.number))
+    numbered = _apart({each.number: _pixels(place(each), across, up, size) for each in first})
+    for big in (False, True):
+        for role in reversed(_ROLES):
+            group = [each for each in trades if each.role == role and (each.number in numbered) == big]
+            drawn.add(role, [place(each) for each in group], stroke=False, dots_size=9 if big else 4)
+            labels = [str(each.number) for each in group] if big else []
+            shown.append(Series(role, [each.title for each in group], labels))
     label = (
         f"{name} of {len(trades)} plans, {len(line)} on the front: {'; '.join(each.title for each in line)}"
     )
