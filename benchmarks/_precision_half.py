@@ -14,7 +14,8 @@ import onnx
 import onnx_ir
 from onnx import TensorProto, helper, numpy_helper
 
-from wavefit.precision import emulate, graph
+from wavefit.precision import graph
+from wavefit.precision.half import emulate
 
 _HALF, _FLOAT = TensorProto.FLOAT16, TensorProto.FLOAT
 _WIDE = "__wide"

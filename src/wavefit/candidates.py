@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from wavefit import routes
 from wavefit.errors import InputError
+from wavefit.precision.int8.targets import target
 from wavefit.precision.search.records import Wanted
-from wavefit.precision.targets import target
 from wavefit.precision.torch_names import for_torch
 from wavefit.schema import Device, Model, Plan, Precision, Request, Unsupported, Variant
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavefit.precision.targets import target
+from wavefit.precision.int8.targets import target
 from wavefit.schema import Objective, Placement, Record, Unsupported
 
 _CPU = "CPUExecutionProvider"

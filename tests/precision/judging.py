@@ -14,9 +14,9 @@ from wavefit.guard.task import find_metric, reference_score
 from wavefit.model.load import load
 from wavefit.model.samples import Samples
 from wavefit.precision import graph
-from wavefit.precision.emulate import emulated
-from wavefit.precision.evaluate import HeldOut, Judge, Judgement
-from wavefit.precision.hazards import computes
+from wavefit.precision.half.emulate import emulated
+from wavefit.precision.half.hazards import computes
+from wavefit.precision.search.evaluate import HeldOut, Judge, Judgement
 
 
 class Bench:

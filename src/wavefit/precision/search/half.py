@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from wavefit.errors import InputError
-from wavefit.precision.attribute import attribute
-from wavefit.precision.convert import cannot, convert
-from wavefit.precision.data import twice_as_large
-from wavefit.precision.emulate import emulated
-from wavefit.precision.hazards import computes, hazards
-from wavefit.precision.islands import smallest
-from wavefit.precision.opset import raised
-from wavefit.precision.ranges import merge, observe
-from wavefit.precision.scaling import rescale
+from wavefit.precision.half.attribute import attribute
+from wavefit.precision.half.convert import cannot, convert
+from wavefit.precision.half.emulate import emulated
+from wavefit.precision.half.hazards import computes, hazards
+from wavefit.precision.half.ranges import merge, observe
+from wavefit.precision.half.scaling import rescale
+from wavefit.precision.half.value_range import Range
+from wavefit.precision.int8.opset import raised
+from wavefit.precision.search.data import twice_as_large
+from wavefit.precision.search.islands import smallest
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard
-from wavefit.precision.sensitivity import measure
-from wavefit.precision.value_range import Range
+from wavefit.precision.search.sensitivity import measure
 from wavefit.schema import Precision, Sensitivity, Unsupported
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wavefit.model.cost import cost
-from wavefit.precision.islands import smallest
-from wavefit.precision.qdq import quantisable
+from wavefit.precision.int8.qdq import quantisable
+from wavefit.precision.int8.targets import Target
+from wavefit.precision.search.islands import smallest
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
 from wavefit.precision.search.others import by_others
+from wavefit.precision.search.sensitivity import measure
 from wavefit.precision.search.ways import Finder, Way
-from wavefit.precision.sensitivity import measure
-from wavefit.precision.targets import Target
 from wavefit.schema import Precision, Sensitivity, Unsupported
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wavefit.precision.data import Split
-from wavefit.precision.evaluate import Judge, Judgement
 from wavefit.precision.graph import float_nodes
+from wavefit.precision.search.data import Split
+from wavefit.precision.search.evaluate import Judge, Judgement
 from wavefit.schema import KeptNode, Model, Precision, Scaled, Sensitivity
 
 if TYPE_CHECKING:

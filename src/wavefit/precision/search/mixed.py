@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from wavefit.precision.convert import convert
-from wavefit.precision.emulate import emulated
+from wavefit.precision.half.convert import convert
+from wavefit.precision.half.emulate import emulated
 from wavefit.precision.search.material import Draft, Material, counts
 from wavefit.schema import KeptNode, Precision
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wavefit.errors import InputError
-from wavefit.precision import quark
 from wavefit.precision.graph import nodes
+from wavefit.precision.int8 import quark
+from wavefit.precision.int8.targets import Target
 from wavefit.precision.search.material import Draft, Material, counts
-from wavefit.precision.targets import Target
 from wavefit.schema import Precision
 
 if TYPE_CHECKING:

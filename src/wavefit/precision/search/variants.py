@@ -18,14 +18,14 @@ from wavefit.model.data import read_samples
 from wavefit.model.load import load
 from wavefit.model.samples import Samples
 from wavefit.precision import graph
-from wavefit.precision.data import Split, split
-from wavefit.precision.evaluate import HeldOut, Judge
+from wavefit.precision.int8.targets import CPU, Target, target
+from wavefit.precision.search.data import Split, split
+from wavefit.precision.search.evaluate import HeldOut, Judge
 from wavefit.precision.search.half import half
 from wavefit.precision.search.integer import integer
 from wavefit.precision.search.material import Draft, Material
 from wavefit.precision.search.mixed import with_half
 from wavefit.precision.search.records import Found, Made, Making, Wanted, read_found, write_found
-from wavefit.precision.targets import CPU, Target, target
 from wavefit.schema import Model, Precision, Request, Unsupported, Variant
 
 _RANDOM_ITEMS = 16

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from wavefit.precision import adaround, bias, equalize, smoothquant
-from wavefit.precision.calibrate import PERCENTILES, Method, Quantised, parameters
-from wavefit.precision.evaluate import Judgement
-from wavefit.precision.fold import folded
-from wavefit.precision.histogram import Histogram, collect
+from wavefit.precision.compensation import adaround, bias, equalize, smoothquant
+from wavefit.precision.int8.calibrate import PERCENTILES, Method, Quantised, parameters
+from wavefit.precision.int8.fold import folded
+from wavefit.precision.int8.histogram import Histogram, collect
+from wavefit.precision.int8.qdq import quantisable, quantize
+from wavefit.precision.int8.targets import Target
 from wavefit.precision.linear import linears
-from wavefit.precision.qdq import quantisable, quantize
+from wavefit.precision.search.evaluate import Judgement
 from wavefit.precision.search.material import Material
-from wavefit.precision.targets import Target
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,0 +1,70 @@
+"""How far the outputs move when one node alone is lowered: which layers a search should look at first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from wavefit.precision.graph import nodes as by_name
+from wavefit.precision.search.evaluate import Judge, Judgement
+from wavefit.schema import Sensitivity
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+BUDGET = 96
+"""Evaluations that are taken at most."""
+
+
+def measure(
+    model: ir.Model,
+    nodes: Sequence[str],
+    lower: Callable[[frozenset[str]], ir.Model],
+    judge: Judge,
+    say: Callable[[str], None],
+    budget: int = BUDGET,
+) -> tuple[Sensitivity, ...]:
+    """The relative L2 error of the outputs on held-out data with each node lowered by itself, in the order given.
+
+    Where there are more nodes than evaluations, neighbours are lowered together, and the group with the largest error
+    is halved again and again. A node of a group that was never taken apart has the error of its group.
+
+    Args:
+        nodes: names of those that may be lowered, in the graph's order.
+        lower: the graph with exactly these nodes lowered.
+        judge: its reference's items are run; the metric is not taken.
+        budget: evaluations at most, at least 1.
+    """
+    groups: dict[tuple[str, ...], Judgement] = {}
+
+    def look(group: tuple[str, ...]) -> None:
+        say(f"sensitivity: evaluation {taken + 1} of at most {min(budget, len(nodes))}")
+        groups[group] = judge.numbers(lower(frozenset(group)), "int8")
+
+    taken = 0
+    for group in _groups(tuple(nodes), budget):
+        look(group)
+        taken += 1
+    while taken + 2 <= budget:
+        worst = max(
+            (group for group in groups if len(group) > 1), key=lambda group: groups[group].size, default=None
+        )
+        if worst is None:
+            break
+        del groups[worst]
+        for part in (worst[: len(worst) // 2], worst[len(worst) // 2 :]):
+            look(part)
+            taken += 1
+    errors = {name: found.error for group, found in groups.items() for name in group}
+    known = by_name(model)
+    return tuple(Sensitivity(node=name, op=known[name].op_type, error=errors[name]) for name in nodes)
+
+
+def _groups(nodes: tuple[str, ...], budget: int) -> list[tuple[str, ...]]:
+    """Single nodes where the budget lets them be; else groups of neighbours for half of it."""
+    if len(nodes) <= budget:
+        return [(name,) for name in nodes]
+    wanted = max(1, budget // 2)
+    ends = [round(number * len(nodes) / wanted) for number in range(wanted + 1)]
+    return [nodes[start:end] for start, end in itertools.pairwise(ends) if end > start]
