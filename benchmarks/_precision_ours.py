@@ -38,8 +38,10 @@ def ours(
         made.append(Made(name, bundle / "variants" / f"{variant['name']}.onnx", variant["search_s"]))
         records[name] = variant
     for refusal in record["refusals"]:
-        if refusal.get("precision") in ("fp16", "int8"):
-            made.append(Made(f"wavefit-{refusal['precision']}", None, 0.0, refusal["reason"][:160]))
+        if refusal["route"] == "precision":  # the search's own; other routes refuse what their runtimes lack
+            made.append(
+                Made(f"wavefit-{refusal['precision'] or 'search'}", None, 0.0, refusal["reason"][:160])
+            )
     return made, records
 
 
