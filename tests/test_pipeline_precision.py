@@ -23,6 +23,7 @@ from wavefit.pipeline import Order, bench, optimize
 from wavefit.schema import Data, Plan, Request, TensorSpec, Variant
 
 DEMO = Path(wavefit.__file__).parent / "demo"
+CPU = records.cpu(features=("avx2", "avx_vnni"))
 DATA = Data(path=str(DEMO / "digits.npz"))
 
 
@@ -146,10 +147,9 @@ def test_a_file_that_is_in_half_already_keeps_its_precision(tmp_path: Path, fold
 
 def test_routes_say_which_files_they_would_run() -> None:
     model = load(DEMO / "digits.onnx")
-    cpu = records.cpu()
     asked = Request(precisions=("fp32", "fp16", "int8"), data=DATA, routes=("ort_cpu",))
-    assert [each.precision for each in wanted_files((cpu,), model, asked)] == ["fp16", "int8"]
-    assert wanted_files((cpu,), replace(model, precision="fp16"), asked) == ()
+    assert [each.precision for each in wanted_files((CPU,), model, asked)] == ["fp16", "int8"]
+    assert wanted_files((CPU,), replace(model, precision="fp16"), asked) == ()
 
 
 def test_a_refusal_of_a_precision_goes_where_a_variant_has_it() -> None:
@@ -163,13 +163,13 @@ def test_a_refusal_of_a_precision_goes_where_a_variant_has_it() -> None:
     )
     asked = Request(precisions=("int8",), routes=("ort_cpu",))
     models = {None: model, "int8": variant.model}
-    answers = candidates.candidates((records.cpu(),), models, asked, (variant,))
+    answers = candidates.candidates((CPU,), models, asked, (variant,))
     assert [answer.label for answer in answers if isinstance(answer, Plan)] == [
         "ort_cpu fp32 batch 1",
         "ort_cpu int8 batch 1",
     ]
     assert len(answers) == 2
-    without = candidates.candidates((records.cpu(),), {None: model}, asked)
+    without = candidates.candidates((CPU,), {None: model}, asked)
     assert len(without) == 2  # its fp32 plan, and why there is none in int8
 
 
@@ -179,7 +179,7 @@ def test_a_variant_for_other_types_is_not_run_here() -> None:
         key="k", name="int8", precision="int8", model=replace(model, precision="int8"), target="migraphx"
     )
     asked = Request(precisions=("int8",), routes=("ort_cpu",))
-    answers = candidates.candidates((records.cpu(),), {None: model, "int8": variant.model}, asked, (variant,))
+    answers = candidates.candidates((CPU,), {None: model, "int8": variant.model}, asked, (variant,))
     assert [answer.variant for answer in answers if isinstance(answer, Plan)] == [None]
 
 

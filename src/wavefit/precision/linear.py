@@ -196,7 +196,7 @@ def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     while free in taken:
         number += 1
         free = f"{name}_{number}"
-    tensor = ir.tensor(np.ascontiguousarray(array), name=free)
+    tensor = ir.tensor(np.asarray(array, order="C"), name=free)
     kind = ir.TensorType(tensor.dtype)
     value = ir.Value(name=free, shape=ir.Shape(array.shape), type=kind, const_value=tensor)
     graph.register_initializer(value)

@@ -33,6 +33,8 @@ def _fold(model: ir.Model, node: ir.Node) -> None:
     if output.is_graph_output() or not all(_is_small_constant(value) for value in values):
         return
     array = _run(model, node, values)
+    if array.ndim < 2:  # no weights of a layer
+        return
     constant = new_constant(model.graph, f"{output.name}_folded", array)
     for user, index in tuple(output.uses()):
         user.replace_input_with(index, constant)

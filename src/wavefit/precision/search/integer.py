@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from wavefit.model.cost import cost
 from wavefit.precision.int8.qdq import quantisable
 from wavefit.precision.int8.targets import Target
@@ -38,9 +40,19 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
         return _refused(target, "no part of the model passes the guard in int8")
     others, refused = by_others(material, target)
     notes = (*material.split.notes, *finder.notes, *refused)
-    sets = [kept, *(_smaller_errors(material, way, kept, sensitivity) if material.mixed else ())]
-    drafts = [replace(_draft(material, way, each, sensitivity), notes=notes) for each in dict.fromkeys(sets)]
-    return [*drafts, *others]
+    first = replace(_draft(material, way, kept, sensitivity), notes=notes)
+    more = _smaller_errors(material, way, kept, sensitivity) if material.mixed else []
+    further = [
+        _further(first, _draft(material, way, each, sensitivity), kept) for each in dict.fromkeys(more)
+    ]
+    return [first, *(draft for draft in further if draft.judgement.passed), *others]
+
+
+def _further(first: Draft, draft: Draft, kept: frozenset[str]) -> Draft:
+    """A point of the trade-off with a smaller error: the nodes that it keeps besides are kept for that alone."""
+    why = f"kept for a smaller error, {draft.judgement.size:.1e} in place of {first.judgement.size:.1e} (relative L2)"
+    reasons = tuple(node if node.node in kept else structs.replace(node, reason=why) for node in draft.kept)
+    return replace(draft, kept=reasons, notes=first.notes)
 
 
 def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from wavefit.precision.compensation import adaround, bias, equalize, smoothquant
+from wavefit.precision.compensation import absorb, adaround, bias, equalize, smoothquant
+from wavefit.precision.int8 import opset
 from wavefit.precision.int8.calibrate import PERCENTILES, Method, Quantised, parameters
 from wavefit.precision.int8.fold import folded
 from wavefit.precision.int8.histogram import Histogram, collect
@@ -98,22 +99,25 @@ class Finder:
             InputError: the graph cannot be run.
         """
         self._began_left_s = self.material.left_s()
-        way = self._observed(Way(graph=self.material.graph, histograms={}, target=self.target))
-        way, error = self._calibrated(way)
+        # first raised, as quantize() would: a Softmax of opset 12 becomes three nodes, whose values need ranges too
+        raised = opset.raised(self.material.graph, opset.PER_CHANNEL)
+        way = self._observed(Way(graph=raised, histograms={}, target=self.target))
+        way, best = self._calibrated(way)
         for name, compensate in self._compensations():
             if self._spare_s() <= 0:
                 self.notes.append(f"{name} was not tried: it would not have ended within the deadline")
                 continue
             self.material.say(f"int8: {name}")
             other = compensate(way)
-            found = self._error(other)
-            if found < error * _HELPS:
-                way, error = replace(other, compensated=(*way.compensated, name)), found
+            judged = self._judged(other)
+            if _helps(judged, best):
+                way, best = replace(other, compensated=(*way.compensated, name)), judged
         return way
 
     def _compensations(self) -> tuple[tuple[str, Callable[[Way], Way]], ...]:
         return (
             ("cross-layer equalisation", self._equalised),
+            ("bias absorption", self._absorbed),
             ("SmoothQuant", self._smoothed),
             ("adaptive rounding", self._rounded),
             ("bias correction", self._corrected),
@@ -123,17 +127,15 @@ class Finder:
         """Seconds that may go into what is not needed: the islands are searched after it."""
         return self.material.left_s() - _FOR_ISLANDS * self._began_left_s
 
-    def _calibrated(self, way: Way) -> tuple[Way, float]:
-        tried: list[tuple[float, int, Way]] = []
+    def _calibrated(self, way: Way) -> tuple[Way, Judgement]:
+        tried: list[tuple[bool, float, int, Way, Judgement]] = []
         for method, percentile in METHODS:
             self.material.say(f"int8: calibration by {method}")
             other = replace(way, method=method, percentile=percentile)
-            tried.append((self._error(other), len(tried), other))
-        error, _, best = min(tried)
-        return best, error
-
-    def _error(self, way: Way) -> float:
-        return self._judged(way).size
+            judged = self._judged(other)
+            tried.append((not judged.passed, judged.size, len(tried), other, judged))
+        _, _, _, best, judged = min(tried, key=lambda each: each[:3])
+        return best, judged
 
     def _judged(self, way: Way) -> Judgement:
         return self.material.judge.numbers(way.lowered(frozenset(way.nodes)), "int8")
@@ -146,6 +148,12 @@ class Finder:
     def _equalised(self, way: Way) -> Way:
         largest = {name: found.high for name, found in way.histograms.items()}
         return self._observed(replace(way, graph=equalize.compensate(way.graph, largest)))
+
+    def _absorbed(self, way: Way) -> Way:
+        calibration = self.material.split.calibration
+        return self._observed(
+            replace(way, graph=absorb.compensate(way.graph, calibration, self.material.say))
+        )
 
     def _smoothed(self, way: Way) -> Way:
         calibration = self.material.split.calibration
@@ -169,5 +177,12 @@ class Finder:
             return replace(way, graph=graph).lowered(frozenset(way.nodes))
 
         calibration = self.material.split.calibration
-        graph = bias.compensate(way.graph, way.nodes, lower, calibration, self.material.say)
+        graph = bias.compensate(way.graph, way.nodes, lower, calibration, self.material.say, self._spare_s)
         return replace(way, graph=graph)
+
+
+def _helps(judged: Judgement, before: Judgement) -> bool:
+    """Whether a compensation is worth keeping: it passes where it did not, or its error is clearly smaller."""
+    if judged.passed != before.passed:
+        return judged.passed
+    return judged.size < before.size * _HELPS
