@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,13 +12,14 @@ from fakes import models
 from onnx import helper, numpy_helper
 from precision.int8_graphs import attention
 
+import wavefit
 from wavefit.errors import InputError
 from wavefit.model.samples import Samples
 from wavefit.precision import graph
 from wavefit.precision.half.convert import convert
 from wavefit.precision.int8.calibrate import parameters
 from wavefit.precision.int8.histogram import collect
-from wavefit.precision.int8.qdq import activation_values, quantisable, quantize
+from wavefit.precision.int8.qdq import activation_values, possible_values, quantisable, quantize
 from wavefit.precision.int8.qdq_operators import OPERATORS
 from wavefit.precision.int8.targets import CPU, Target
 
@@ -450,3 +452,19 @@ def test_forms_without_an_int8_kernel_are_not_quantisable(node, weights, tmp_pat
     shape = None if node.op_type == "MatMul" else [None, None]
     proto = models.model([node], [models.value("x", [6, 8])], [models.value("y", shape or [6])], tensors)
     assert quantisable(_load(proto, tmp_path)) == ()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["digits", "attention"])
+def test_any_set_of_nodes_needs_no_other_ranges_than_the_possible_ones(
+    tmp_path: Path, seed: int, name: str
+) -> None:
+    path = Path(wavefit.__file__).parent / "demo" / "digits.onnx"
+    if name == "attention":
+        path = tmp_path / "m.onnx"
+        onnx.save(attention(), path)
+    model = graph.load(path)
+    able = quantisable(model)
+    rng = np.random.default_rng(seed)
+    chosen = frozenset(name for name in able if rng.random() < 0.5)
+    assert set(activation_values(model, chosen)) <= set(possible_values(model, frozenset(able)))

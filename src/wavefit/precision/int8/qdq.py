@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,15 @@ from wavefit.errors import InputError
 from wavefit.precision import graph
 from wavefit.precision.int8 import fold, opset
 from wavefit.precision.int8.calibrate import Quantised
-from wavefit.precision.int8.qdq_operators import OPERATORS, PRODUCTS, passes, readers, tail, takes_int8
+from wavefit.precision.int8.qdq_operators import (
+    OPERATORS,
+    PRODUCTS,
+    activations,
+    passes,
+    readers,
+    tail,
+    takes_int8,
+)
 from wavefit.precision.int8.qdq_places import places
 from wavefit.precision.int8.qdq_write import Writer
 from wavefit.precision.int8.targets import Target
@@ -48,6 +56,29 @@ def activation_values(model: ir.Model, nodes: Set[str]) -> tuple[str, ...]:
     _check(model, nodes)
     held = places(fold.folded(model, nodes), nodes).held
     return tuple(dict.fromkeys(held.values()))
+
+
+def possible_values(model: ir.Model, nodes: Set[str]) -> tuple[str, ...]:
+    """The values whose range :func:`quantize` needs for any subset of those nodes, in the graph's order.
+
+    Results before a Relu or Clip are among them: whether a Clip cuts anything off is seen there.
+    """
+    _check(model, nodes)
+    seen = fold.folded(model, nodes)
+    found = set(places(seen, nodes).held.values())
+    for node in seen.graph:
+        if node.name in nodes:
+            read = [node.inputs[slot] for slot in activations(node)]
+            found.update(
+                str(value.name) for value in (*read, *node.outputs, *tail(node).outputs) if value is not None
+            )
+    order = [str(value.name) for value in (*model.graph.inputs, *_outputs(model))]
+    return tuple(name for name in order if name in found)
+
+
+def _outputs(model: ir.Model) -> Iterator[ir.Value]:
+    for node in model.graph:
+        yield from node.outputs
 
 
 def quantize(

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from wavefit.precision.compensation import absorb, adaround, bias, equalize, smoothquant
+from wavefit.precision.graph import serialized
 from wavefit.precision.int8 import opset
 from wavefit.precision.int8.calibrate import PERCENTILES, Method, Quantised, parameters
 from wavefit.precision.int8.fold import folded
 from wavefit.precision.int8.histogram import Histogram, collect
-from wavefit.precision.int8.qdq import quantisable, quantize
+from wavefit.precision.int8.qdq import possible_values, quantisable, quantize
 from wavefit.precision.int8.targets import Target
 from wavefit.precision.linear import linears
 from wavefit.precision.search.evaluate import Judgement
@@ -141,24 +142,29 @@ class Finder:
         return self.material.judge.numbers(way.lowered(frozenset(way.nodes)), "int8")
 
     def _observed(self, way: Way) -> Way:
-        """With the ranges of its graph taken anew: of all values, since another set of nodes needs others."""
+        """With the ranges of its graph taken anew, of all that any set of its nodes needs."""
+        values = possible_values(way.graph, frozenset(way.nodes))
         calibration = self.material.split.calibration
-        return replace(way, histograms=collect(way.graph, calibration, None, self.material.say))
+        return replace(way, histograms=collect(way.graph, calibration, values, self.material.say))
+
+    def _changed(self, way: Way, graph: ir.Model) -> Way:
+        """The way with another graph; with itself where that is the same one."""
+        return (
+            way if serialized(graph) == serialized(way.graph) else self._observed(replace(way, graph=graph))
+        )
 
     def _equalised(self, way: Way) -> Way:
         largest = {name: found.high for name, found in way.histograms.items()}
-        return self._observed(replace(way, graph=equalize.compensate(way.graph, largest)))
+        return self._changed(way, equalize.compensate(way.graph, largest))
 
     def _absorbed(self, way: Way) -> Way:
         calibration = self.material.split.calibration
-        return self._observed(
-            replace(way, graph=absorb.compensate(way.graph, calibration, self.material.say))
-        )
+        return self._changed(way, absorb.compensate(way.graph, calibration, self.material.say))
 
     def _smoothed(self, way: Way) -> Way:
         calibration = self.material.split.calibration
         graph = smoothquant.compensate(way.graph, way.nodes, calibration, self.material.say)
-        return self._observed(replace(way, graph=graph))
+        return self._changed(way, graph)
 
     def _rounded(self, way: Way) -> Way:
         nodes = frozenset(way.nodes)
