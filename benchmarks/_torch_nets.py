@@ -1,8 +1,9 @@
-"""Ten nets for the GPU half of benchmarks/predicted.py, with random weights, and the five of _torch_held_out."""
+"""Nets for the GPU half of benchmarks/predicted.py, with random weights: ten, _torch_more_nets, _torch_held_out."""
 
 from __future__ import annotations
 
 import _torch_held_out
+import _torch_more_nets
 import torch
 from torch import nn
 
@@ -16,9 +17,9 @@ def nets() -> dict[str, tuple[str, tuple[int, ...]]]:
     own = ("mlp_small", "mlp_large", "encoder_small", "encoder_large", "vgg", "wide", "resnet34", "resnet101")
     found = {name: (f"_torch_nets:{name}", shapes.get(name, _IMAGE)) for name in own}
     found |= {name: (f"resnet50:{name}", _IMAGE) for name in ("resnet18", "resnet50")}
-    return found | {
-        name: (f"_torch_held_out:{name}", shape) for name, shape in _torch_held_out.SHAPES.items()
-    }
+    for file in (_torch_more_nets, _torch_held_out):
+        found |= {name: (f"{file.__name__}:{name}", shape) for name, shape in file.SHAPES.items()}
+    return found
 
 
 def _mlp(*widths: int) -> nn.Module:

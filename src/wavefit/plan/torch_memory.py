@@ -12,11 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 
 from wavefit.plan.allocator import Pool
-from wavefit.plan.convolution import Conv, run_scratch, search_scratch
+from wavefit.plan.convolution import CONVOLUTIONS, Conv, run_scratch, search_scratch
 from wavefit.plan.liveness import ALIASES
 from wavefit.plan.peaks import MATRIX_OPS
+from wavefit.plan.torch_graph import FUSED_ATTENTION, as_torch
 from wavefit.plan.trace import Step, Trace
 from wavefit.schema import Device, Precision
 
@@ -119,12 +122,13 @@ class Program:
     steps: list[Step] = field(default_factory=list)
     base: dict[str, str] = field(default_factory=dict)  # whose buffer a tensor lies in
     strided: set[str] = field(default_factory=set)  # views that a matrix product has to copy
+    turned: set[str] = field(default_factory=set)  # tensors that lie as their transpose would
     halves: set[str] = field(default_factory=set)
     last: dict[str, int] = field(default_factory=dict)
     blas: set[int] = field(default_factory=set)  # streams that have their scratch
 
     def __post_init__(self) -> None:
-        self.steps = _linear(self.trace)
+        self.steps = as_torch(self.trace)
         self.base = {name: name for name in self.trace.inputs}
         for step in self.steps:
             self._describe(step)
@@ -136,14 +140,23 @@ class Program:
 
     def _describe(self, step: Step) -> None:
         source = step.inputs[0] if step.inputs else None
-        view = step.op == "Transpose" or (step.op in ALIASES and source not in self.strided)
+        view = source is not None and self._views(step, source)
         for name in step.outputs:
             self.base[name] = self.base[source] if view and source is not None else name
-        if step.op == "Transpose" or (view and source in self.strided):
+        if step.op == FUSED_ATTENTION:  # its result lies in the order of tokens, as the next product reads it
+            self.turned.update(step.outputs)
+        elif view and source not in self.turned and (step.op not in ALIASES or source in self.strided):
             self.strided.update(step.outputs)
         whole = step.op in FULL or not all(name in self.halves for name in step.inputs)
         if self.how.half and (step.op in MATRIX_OPS or not whole):
             self.halves.update(step.outputs)
+
+    def _views(self, step: Step, source: str) -> bool:
+        """Whether the outputs lie in the input's buffer."""
+        if step.op in ALIASES and source in self.strided:
+            shapes = [self.trace.shapes.get(name, ()) for name in (source, *step.outputs)]
+            return step.op == "Reshape" and _cuts(*shapes)
+        return step.op in ("Transpose", "Split", *ALIASES)
 
     def bytes(self, name: str) -> int:
         size = self.trace.bytes.get(name) or 0
@@ -197,7 +210,7 @@ class Program:
         if step.op == "MaxPool":
             elements = math.prod(self.trace.shapes.get(step.outputs[0], ()))
             pool.touch(elements * _INDEX_BYTES)
-        elif step.op == "Conv" and self.how.cudnn:
+        elif step.op in CONVOLUTIONS and self.how.cudnn:
             conv = self._conv(step)
             if conv is None:
                 return
@@ -208,7 +221,7 @@ class Program:
             pool.touch(run_scratch(conv))
         elif (
             step.op in MATRIX_OPS
-            and step.op != "Conv"
+            and step.op not in CONVOLUTIONS
             and pool.stream not in self.blas
             and self.how.blas_bytes
         ):
@@ -222,21 +235,10 @@ class Program:
         given, weights, made = shapes if len(shapes) == 3 else (None, None, None)
         if given is None or weights is None or made is None:
             return None
-        return Conv(given, weights, made, 2 if self.how.half else 4, self.how.channels_last)
+        width = 2 if self.how.half else 4
+        return Conv(given, weights, made, width, self.how.channels_last, step.op == "ConvTranspose")
 
 
-def _linear(trace: Trace) -> list[Step]:
-    """A MatMul by a weight and the Add of its bias are one operator in PyTorch, and make one buffer."""
-    steps: list[Step] = []
-    made: dict[str, int] = {}
-    for step in trace.steps:
-        index = (
-            made.get(step.inputs[0]) if step.op == "Add" and len(step.inputs) == 1 and step.weights else None
-        )
-        if index is not None:
-            steps[index] = steps[index]._replace(outputs=step.outputs)
-            continue
-        if step.op == "MatMul" and step.weights:
-            made[step.outputs[0]] = len(steps)
-        steps.append(step)
-    return steps
+def _cuts(given: tuple[int, ...], made: tuple[int, ...]) -> bool:
+    """Whether a reshape only cuts axes into several: then it needs no copy, however the tensor lies."""
+    return bool(given) and set(accumulate(given, mul)) <= set(accumulate(made, mul))
