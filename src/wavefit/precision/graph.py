@@ -31,7 +31,8 @@ def load(path: Path) -> ir.Model:
     from wavefit.precision.simplify import simplify
 
     ir, passes = _onnx_ir()
-    model = ir.load(path)
+    # weights in a file of their own are named relative to the model's folder, where no edited graph lies
+    model = ir.external_data.load_to_model(ir.load(path))
     if "ai.onnx" in model.opset_imports:  # the default domain's other name, which onnx-ir gives to no node
         model.opset_imports[""] = model.opset_imports.pop("ai.onnx")
     passes.InlinePass()(model)
