@@ -83,6 +83,31 @@ def test_padding_and_outputs_forbid_it(tmp_path: Path, how: dict[str, object]) -
     assert distance(before, after, data(2)) == 0
 
 
+@pytest.mark.parametrize("width", [8, 5])
+def test_a_product_over_positions_takes_no_channels_in(tmp_path: Path, width: int) -> None:
+    """A MatMul behind a Conv adds up what lies along the last axis: with as many positions as channels it fits."""
+    random = np.random.default_rng(0)
+    stored = {
+        "w1": random.normal(0, 0.3, (8, 3, 1, 1)),
+        "b1": random.uniform(20, 40, 8),
+        "w2": random.normal(0, 0.1, (width, 7)),
+        "b2": np.zeros(7),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"], "one"),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("MatMul", ["r", "w2"], ["p"], "two"),
+        helper.make_node("Add", ["p", "b2"], ["y"], "bias"),
+    ]
+    weights = [weight(name, array.astype(np.float32)) for name, array in stored.items()]
+    given, made = value("x", ["N", 3, 4, width]), value("y", ["N", 8, 4, 7])
+    onnx.save(model(nodes, [given], [made], weights), str(tmp_path / "m.onnx"))
+    before = graph.load(tmp_path / "m.onnx")
+    array = random.uniform(-1, 1, (16, 3, 4, width)).astype(np.float32)
+    samples = Samples({"x": array}, None, "test")
+    assert distance(before, absorb.compensate(before, samples, quiet), samples) == 0
+
+
 def test_what_reaches_zero_has_no_floor() -> None:
     found = absorb.floor(np.array([-1.0, 2.0, 2.0]), np.array([9.0, 9.0, 9.0]), np.array([1.0, 1.0, 2.5]))
     np.testing.assert_array_equal(found, [0, 2, 1.5])

@@ -73,12 +73,17 @@ def _users(layer: Linear) -> list[Linear]:
     users = [
         linear(use.node) if use.idx == 0 and use.node.graph is relu.graph else None for use in value.uses()
     ]
-    return [user for user in users if user is not None] if all(map(_takes_constants, users)) else []
+    found = [user for user in users if user is not None and _takes_constants(user, layer)]
+    return found if len(found) == len(users) else []
 
 
-def _takes_constants(user: Linear | None) -> bool:
-    """Whether W c is one number for each output channel, at every position."""
-    if user is None or not user.can_have_bias or user.node.op_type == "ConvTranspose":
+def _takes_constants(user: Linear, layer: Linear) -> bool:
+    """Whether W c is one number for each output channel, at every position.
+
+    Channels of a convolution lie on axis 1, those of a product on the last: one that reads the other's sums over
+    positions.
+    """
+    if user.convolves != layer.convolves or not user.can_have_bias or user.node.op_type == "ConvTranspose":
         return False
     padded = any(attribute(user.node, "pads", ())) or attribute(user.node, "auto_pad", "NOTSET") not in (
         "NOTSET",

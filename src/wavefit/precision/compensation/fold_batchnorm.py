@@ -35,6 +35,9 @@ def _fold(node: ir.Node) -> None:
         return
     if not layer.can_have_bias or attribute(node, "training_mode", 0) or layer.node.graph is not node.graph:
         return
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    if layer.node.op_type == "MatMul" and (shape is None or len(shape) != 2):
+        return  # it normalises along axis 1, and a product's outputs lie on the last
     arrays = [constant(value) for value in node.inputs[1:]]
     if any(array is None or array.size != layer.outputs for array in arrays):
         return
