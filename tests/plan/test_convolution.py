@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wavefit.plan.convolution import Conv, fft_scratch, run_scratch, search_scratch
+from wavefit.plan.convolution import Conv, fft_scratch, lifted, run_scratch, search_scratch
 
 MIB = 2**20
 
@@ -40,7 +40,6 @@ def test_fp32_is_searched_with_ffts(shape: tuple[int, int, int, int, int], mib: 
         ((32, 64, 56, 56), (128, 64, 3, 3), (32, 128, 28, 28)),  # stride 2
         ((32, 64, 56, 56), (64, 1, 3, 3), (32, 64, 56, 56)),  # one group a channel
         ((1, 3, 512, 512), (64, 3, 3, 3), (1, 64, 512, 512)),  # a plane past the transform's limit
-        ((1, 3, 512), (64, 3, 3), (1, 64, 512)),  # one dimension
     ],
 )
 def test_no_fft(given: tuple[int, ...], weights: tuple[int, ...], made: tuple[int, ...]) -> None:
@@ -53,3 +52,43 @@ def test_fp16_copies_to_channels_last(shape: tuple[int, int, int, int, int], mib
     assert run_scratch(one) / MIB == pytest.approx(mib, abs=1e-3)
     assert run_scratch(one._replace(channels_last=True)) == 0
     assert search_scratch(one) >= run_scratch(one)
+
+
+def test_one_axis_is_searched_as_a_plane() -> None:
+    words = lifted(Conv((1, 300, 256), (256, 300, 3), (1, 256, 254), 4))
+    assert 0.99 < search_scratch(words) / (38876 * MIB) <= 1  # of a text net that reserved so much in all
+
+
+def by_channel(channels: int, side: int, made: int, filters: int, last: bool = False) -> Conv:
+    given, out = (32, channels, side, side), (32, channels, made, made)
+    return Conv(given, (channels, 1, filters, filters), out, 2, last)
+
+
+@pytest.mark.parametrize(
+    ("one", "mib"),
+    [
+        (by_channel(32, 112, 112, 3), 196.009),
+        (by_channel(96, 112, 56, 3, last=True), 367.527),
+        (by_channel(96, 112, 56, 3), 0),  # PyTorch's own kernel
+        (by_channel(576, 14, 7, 3), 34.612),
+        (by_channel(672, 14, 14, 5), 64.826),
+    ],
+)
+def test_each_channel_by_itself(one: Conv, mib: float) -> None:
+    assert search_scratch(one) / MIB == pytest.approx(mib, abs=1e-3)
+
+
+def test_fp16_points_on_small_planes_go_through_ffts_in_fp32() -> None:
+    assert search_scratch(conv(32, 672, 192, 7, 1, 2)) / MIB == pytest.approx(331.242, abs=1e-3)
+    assert search_scratch(conv(32, 2048, 512, 7, 1, 2)) < 32 * MIB
+
+
+def test_transposed_fp16() -> None:
+    rise = Conv((32, 512, 32, 32), (512, 256, 2, 2), (32, 256, 64, 64), 2, transposed=True)
+    assert search_scratch(rise) / MIB == pytest.approx(225.063, abs=0.1)
+    assert run_scratch(rise) / MIB == pytest.approx(97.0)
+
+
+def test_large_products_of_one_image_are_not_searched_with_ffts() -> None:
+    assert search_scratch(conv(1, 1024, 512, 14, 1)) == 0
+    assert search_scratch(conv(1, 416, 128, 28, 1)) / MIB == pytest.approx(445.656, abs=1e-3)

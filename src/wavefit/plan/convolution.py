@@ -36,7 +36,7 @@ _MOST_KEPT = (
 )  # more is given up for another kernel where memory is short; of 18 GiB both choices were seen
 _SPLIT_BYTES, _SPLIT_TERMS = 16 << 20, 480  # of a sum that fp16 kernels split
 _LARGE_PRODUCT = 43_000_000  # multiply-adds; FFTs of one image's points were last seen at 41.7 million
-_MOST_HALF_WEIGHTS = 400_000  # 960 x 320 was seen, 2048 x 512 was not
+_MOST_HALF_CHANNELS = 1024  # 992 were seen, 1152 and 2048 not
 _SMALL_PLANE = 7
 
 
@@ -75,6 +75,14 @@ class Conv(NamedTuple):
         )
 
 
+def lifted(conv: Conv) -> Conv:
+    """A convolution over one axis is run as one over a plane of height 1 (ATen/native/Convolution.cpp: view4d)."""
+    if len(conv.inputs) != 3:
+        return conv
+    given, weights, made = ((*shape[:2], 1, *shape[2:]) for shape in conv[:3])
+    return conv._replace(inputs=given, weights=weights, outputs=made)
+
+
 def search_scratch(conv: Conv) -> int:
     """Bytes of the largest scratch that is tried."""
     if conv.transposed:
@@ -85,8 +93,9 @@ def search_scratch(conv: Conv) -> int:
         return _fft_tried(conv) + (_copies(conv) if conv.channels_last else 0)
     if conv.inputs[1] < _PADDED_CHANNELS:
         return _image_copies(conv)
-    split = math.prod(conv.weights[1:]) >= _SPLIT_TERMS
-    return max(_copies(conv) + (_SPLIT_BYTES if split else 0), _half_fft(conv))
+    copies = _copies(conv)
+    split = min(_SPLIT_BYTES, 3 * copies) if math.prod(conv.weights[1:]) >= _SPLIT_TERMS else 0
+    return max(copies + split, _half_fft(conv))
 
 
 def run_scratch(conv: Conv) -> int:
@@ -122,8 +131,7 @@ def fft_scratch(conv: Conv) -> int:
 
 def _plane(conv: Conv) -> int:
     """Side of a padded plane."""
-    (height, width), (tall, wide) = conv.inputs[2:], conv.weights[2:]
-    side = max(height + tall - 1, width + wide - 1)
+    side = max(made + filters - 1 for made, filters in zip(conv.outputs[2:], conv.weights[2:], strict=True))
     return max(_LEAST_PLANE, 1 << (side - 1).bit_length())
 
 
@@ -138,7 +146,7 @@ def _fft_tried(conv: Conv) -> int:
 def _half_fft(conv: Conv) -> int:
     """In fp16 only of points, small planes that lie plain, and where channels become fewer."""
     images, channels, *sides = conv.inputs
-    fewer = images > 1 and channels > conv.weights[0] and channels * conv.weights[0] <= _MOST_HALF_WEIGHTS
+    fewer = images > 1 and conv.weights[0] < channels <= _MOST_HALF_CHANNELS
     small = conv.point and fewer and max(sides) <= _SMALL_PLANE and not conv.channels_last
     return fft_scratch(conv._replace(element_bytes=4)) if small else 0
 
@@ -147,7 +155,7 @@ def _fft_wins(conv: Conv) -> bool:
     """As seen: filters larger than a point, many channels, more than one image, small planes with little padding."""
     images, channels, *sides = conv.inputs
     little = _plane(conv) <= min(_WINS_TO, 1.5 * max(sides))
-    many = channels >= 128 and (conv.weights[0] >= 64 or max(sides) <= 28)
+    many = channels >= (128 if conv.weights[-1] < 5 else 64) and (conv.weights[0] >= 64 or max(sides) <= 28)
     return images > 1 and many and not conv.point and little
 
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from operator import mul
 
 from wavefit.plan.allocator import Pool
-from wavefit.plan.convolution import CONVOLUTIONS, Conv, run_scratch, search_scratch
+from wavefit.plan.convolution import CONVOLUTIONS, Conv, lifted, run_scratch, search_scratch
 from wavefit.plan.liveness import ALIASES
 from wavefit.plan.peaks import MATRIX_OPS
 from wavefit.plan.torch_graph import FUSED_ATTENTION, as_torch
@@ -236,7 +236,7 @@ class Program:
         if given is None or weights is None or made is None:
             return None
         width = 2 if self.how.half else 4
-        return Conv(given, weights, made, width, self.how.channels_last, step.op == "ConvTranspose")
+        return lifted(Conv(given, weights, made, width, self.how.channels_last, step.op == "ConvTranspose"))
 
 
 def _cuts(given: tuple[int, ...], made: tuple[int, ...]) -> bool:
