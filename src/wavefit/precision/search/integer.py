@@ -14,7 +14,6 @@ from wavefit.precision.int8.targets import Target
 from wavefit.precision.search.islands import smallest
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard, most_first
 from wavefit.precision.search.others import by_others
-from wavefit.precision.search.sensitivity import measure
 from wavefit.precision.search.ways import Finder, Way
 from wavefit.schema import Precision, Sensitivity, Unsupported
 
@@ -35,7 +34,7 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
         return _refused(target, "no node of the model has an int8 kernel there")
     finder = Finder(material, target)
     way = finder.find()
-    kept, sensitivity = _islands(material, way)
+    kept, sensitivity = _islands(material, way, finder)
     if len(kept) == len(way.nodes):
         return _refused(target, "no part of the model passes the guard in int8")
     others, refused = by_others(material, target)
@@ -55,7 +54,7 @@ def _further(first: Draft, draft: Draft, kept: frozenset[str]) -> Draft:
     return replace(draft, kept=reasons, notes=first.notes)
 
 
-def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
+def _islands(material: Material, way: Way, finder: Finder) -> tuple[frozenset[str], tuple[Sensitivity, ...]]:
     """What must stay, and how far each node moves the outputs.
 
     The nodes that go first are those with the most error for the work that int8 would save there.
@@ -66,8 +65,7 @@ def _islands(material: Material, way: Way) -> tuple[frozenset[str], tuple[Sensit
         return material.judge(way.lowered(nodes - kept), "int8").passed
 
     whole = passes(frozenset())
-    budget = material.affordable(_FOR_SENSITIVITY if whole else _FOR_ORDER)
-    sensitivity = measure(way.graph, way.nodes, way.lowered, material.judge, material.say, budget)
+    sensitivity = finder.sensitivity(way, _FOR_SENSITIVITY if whole else _FOR_ORDER)
     if whole:
         return frozenset(), sensitivity
     order = most_first(sensitivity, _flops(material))

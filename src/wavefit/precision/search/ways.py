@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from wavefit.precision.int8.qdq import possible_values, quantisable, quantize
 from wavefit.precision.int8.targets import Target
 from wavefit.precision.linear import linears
 from wavefit.precision.search.evaluate import Judgement
-from wavefit.precision.search.material import Material
+from wavefit.precision.search.material import Material, most_first
+from wavefit.precision.search.sensitivity import measure
+from wavefit.schema import Sensitivity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +33,8 @@ METHODS: tuple[tuple[Method, float], ...] = (
     ("mse", 100.0),
 )
 
+_ROUNDED_SHARE, _ROUNDED_LAYERS = 0.8, 12  # of the squared error, and layers at most, that rounding is for
+_FOR_SENSITIVITY = 0.3  # of the time left
 _FOR_ISLANDS = 0.5  # of the time at first, left for the search of what must stay
 _HELPS = 0.98  # of the error before: a compensation that gains less than 2 % is not kept
 
@@ -92,6 +97,7 @@ class Finder:
     target: Target
     notes: list[str] = field(default_factory=list)
     _began_left_s: float = 0.0
+    _measured: tuple[Sensitivity, ...] = ()
 
     def find(self) -> Way:
         """The calibration first, then each compensation on top of what helped before it.
@@ -123,6 +129,18 @@ class Finder:
             ("adaptive rounding", self._rounded),
             ("bias correction", self._corrected),
         )
+
+    def sensitivity(self, way: Way, share: float) -> tuple[Sensitivity, ...]:
+        """Each node's error alone, as far as a share of the time left goes.
+
+        It is taken once: rounding and bias correction, which come after it, change no node's rank much.
+        """
+        if not self._measured:
+            budget = self.material.affordable(share)
+            self._measured = measure(
+                way.graph, way.nodes, way.lowered, self.material.judge, self.material.say, budget
+            )
+        return self._measured
 
     def _spare_s(self) -> float:
         """Seconds that may go into what is not needed: the islands are searched after it."""
@@ -167,11 +185,13 @@ class Finder:
         return self._changed(way, graph)
 
     def _rounded(self, way: Way) -> Way:
+        """The layers that need it: those with the most error alone, up to most of the error together."""
         nodes = frozenset(way.nodes)
+        needy = _most(self.sensitivity(way, _FOR_SENSITIVITY))
         rounding = adaround.compensate(
             folded(way.graph, nodes),
             way.lowered(nodes),
-            way.nodes,
+            needy,
             self.material.split.calibration,
             self.material.say,
             self._spare_s,
@@ -192,3 +212,17 @@ def _helps(judged: Judgement, before: Judgement) -> bool:
     if judged.passed != before.passed:
         return judged.passed
     return judged.size < before.size * _HELPS
+
+
+def _most(sensitivity: Sequence[Sensitivity]) -> list[str]:
+    """The nodes that make most of the squared error together."""
+    squares = {each.node: math.inf if each.error is None else each.error**2 for each in sensitivity}
+    order = most_first(sensitivity)
+    total, sum_by_now = sum(squares.values()), 0.0
+    found: list[str] = []
+    for node in order[:_ROUNDED_LAYERS]:
+        if sum_by_now >= _ROUNDED_SHARE * total:
+            break
+        found.append(node)
+        sum_by_now += squares[node]
+    return found
