@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 pytest.importorskip("onnx_ir")
 pytest.importorskip("onnxruntime")
 
+import onnxruntime as ort
 from fakes import records
 from precision.cases import (
     attention_overflow,
@@ -49,15 +51,18 @@ class Quiet:
         return 600.0
 
 
-def searched(case: Case, folder: Path, precision: Precision, max_drop: float = 0.01) -> Made:
+def searched(
+    case: Case, folder: Path, precision: Precision, route: str = "ort_cpu", mixed: bool = False
+) -> Made:
     data = folder / "data.npz"
     np.savez(data, **case.inputs, labels=case.labels)  # type: ignore[arg-type]
     request = Request(
-        precisions=("fp32", precision), data=Data(path=str(data), metric=case.metric), max_drop=max_drop
+        precisions=("fp32", precision), data=Data(path=str(data), metric=case.metric), mixed=mixed
     )
     model = load(case.path)
     prepared = prepare(Preparing(model=model, request=request, folder=str(folder / "reference")), Quiet())  # type: ignore[arg-type]
-    wanted = (Wanted(precision=precision, route="ort_cpu", device=CPU),)
+    device = CPU if route == "ort_cpu" else records.gpu()
+    wanted = (Wanted(precision=precision, route=route, device=device),)
     payload = Making(
         key="k",
         model=model,
@@ -121,3 +126,27 @@ def test_a_model_without_int8_kernels_is_a_refusal_with_the_reason(tmp_path: Pat
     assert made.variants == ()
     assert refusal.precision == "int8"
     assert "no node of the model has an int8 kernel" in refusal.reason
+
+
+def test_a_gpu_gets_int8_with_its_other_nodes_in_half(tmp_path: Path) -> None:
+    case = detector_tail.build(tmp_path / "m.onnx")
+    made = searched(case, tmp_path, "int8", "ort_migraphx", mixed=True)
+    mixes = [variant for variant in made.variants if variant.recipe.get("other nodes") == "fp16"]
+    assert mixes
+    for variant in mixes:
+        assert variant.target == "migraphx"
+        assert set(variant.nodes) >= {"fp16", "int8"}
+        assert variant.task is not None
+        assert variant.task.drop <= 0
+        graph = onnx.load(variant.model.path).graph
+        assert {tensor.data_type for tensor in graph.initializer} >= {
+            onnx.TensorProto.FLOAT16,
+            onnx.TensorProto.INT8,
+        }
+        ort.InferenceSession(variant.model.path, providers=["CPUExecutionProvider"])
+        zero_points = {
+            int(onnx.numpy_helper.to_array(tensor).max(initial=0))
+            for tensor in graph.initializer
+            if tensor.data_type == onnx.TensorProto.INT8 and not tensor.dims
+        }
+        assert zero_points <= {0}  # MIGraphX runs symmetric int8
