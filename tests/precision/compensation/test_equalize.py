@@ -214,6 +214,22 @@ def test_relu6_becomes_relu_only_where_six_is_never_reached(tmp_path: Path, reac
     np.testing.assert_allclose(rows(after)["stem"], columns(after)["last"], rtol=0.05)
 
 
+def test_a_bias_that_beta_cancels_stays_a_number(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    nodes = [
+        helper.make_node("Gemm", ["x", "w0", "b"], ["a"], "first", beta=0.0, transB=1),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("Gemm", ["r", "w1"], ["y"], "last"),
+    ]
+    stored = [weight("w0", spread(random, 8, 6)), weight("w1", spread(random, 8, 5))]
+    stored.append(weight("b", np.ones(8, np.float32)))
+    before = written(tmp_path, model(nodes, [value("x", ["N", 6])], [value("y", ["N", 5])], stored))
+    after = equalize.compensate(before)  # type: ignore[arg-type]
+    assert unevenness(rows(after)["first"]) < 0.5 * unevenness(rows(before)["first"])
+    assert all(np.isfinite(each.const_value.numpy()).all() for each in after.graph.initializers.values())  # type: ignore[union-attr]
+    assert apart(before, after, {"x": random.normal(size=(3, 6)).astype(np.float32)}) < 3e-6
+
+
 def test_batch_normalisation_is_folded_first(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     nodes = [

@@ -112,7 +112,7 @@ def apply(found: Trace, scale: np.ndarray) -> None:
         if (by != 1).any():
             layer.set_matrix((matrix / by.reshape(layer.groups, -1, 1, 1)).astype(matrix.dtype))
             bias = layer.bias() if layer.bias_node is None else None  # an Add's is a vector of its own
-            if bias is not None:
+            if bias is not None and layer.can_have_bias:  # of beta 0 it has no effect
                 layer.set_bias(bias / by)
     for layer, ids in found.users:
         matrix = layer.matrix()
