@@ -198,6 +198,8 @@ def test_a_checkpoint_of_another_training_or_a_torn_one_is_not_taken(folder: Pat
     prepare(order(folder, training=Training(epochs=1, learning_rate=RATE)), quiet).train(path, said.append)
     other = order(folder, training=Training(epochs=1, learning_rate=1e-4))
     prepare(other, quiet).train(path, said.append)
+    by_another = msgspec.structs.replace(other, data=Data(path=other.data.path, metric="top5"))
+    prepare(by_another, quiet).train(path, said.append)  # what is best by top1 says nothing of top5
     assert not any("going on" in text for text in said)
 
 

@@ -186,6 +186,8 @@ class Student:
             digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         for array in (*self.data.samples.inputs.values(), self.data.samples.labels):
             digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        if self.data.metric is not None:  # what "best" is measured in
+            digest.update(self.data.metric.name.encode() + self.data.metric.source())
         training = self._payload.training
         how = (training.epochs, training.batch, training.learning_rate, training.heldout, training.seed)
         return fingerprint(
