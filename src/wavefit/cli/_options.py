@@ -141,7 +141,10 @@ class WhereOptions:
     """What is tried."""
 
     precision: Annotated[
-        str, typer.Option(metavar="P,P", help="fp32, fp16, bf16, int8: any of them; auto searches all.")
+        str,
+        typer.Option(
+            metavar="P,P", help="fp32, fp16, bf16, int8: any; auto: fp32, fp16 and, with --data, int8."
+        ),
     ] = "fp32"
     batch: Annotated[str, typer.Option(metavar="N,N", help="Batches to try, ascending: 1,2,4,8.")] = "1"
     route: Annotated[list[str] | None, typer.Option(help="Only this route (may be repeated).")] = None
