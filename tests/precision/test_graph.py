@@ -14,6 +14,7 @@ pytest.importorskip("onnxruntime")
 from fakes.models import model, value, weight
 from onnx import helper
 
+from wavefit.errors import InputError
 from wavefit.precision import graph
 
 
@@ -38,3 +39,29 @@ def test_weights_in_a_file_of_their_own_are_read(tmp_path: Path) -> None:
     graph.save(loaded, tmp_path / "made" / "m.onnx")
     again = graph.load(tmp_path / "made" / "m.onnx")
     np.testing.assert_array_equal(again.graph.initializers["w"].const_value.numpy(), stored)
+
+
+@pytest.mark.parametrize("stale", ["a", "y"])
+def test_shapes_that_the_file_has_wrong_are_inferred(tmp_path: Path, stale: str) -> None:
+    """ONNX Runtime warns of them and runs the model."""
+    nodes = [helper.make_node("Relu", ["x"], ["a"], "one"), helper.make_node("Neg", ["a"], ["y"], "two")]
+    proto = model(nodes, [value("x", ["N", 4])], [value("y", ["N", 5 if stale == "y" else 4])], [])
+    proto.graph.value_info.append(value("a", ["N", 5 if stale == "a" else 4]))
+    onnx.save(proto, str(tmp_path / "m.onnx"))
+    loaded = graph.load(tmp_path / "m.onnx")
+    shapes = {each.name: each.shape for node in loaded.graph for each in node.outputs}
+    assert {name: tuple(map(str, shape)) for name, shape in shapes.items()} == {
+        "a": ("N", "4"),
+        "y": ("N", "4"),
+    }
+    graph.save(loaded, tmp_path / "made.onnx")
+
+
+def test_types_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], "shape"),
+        helper.make_node("Add", ["x", "s"], ["y"], "add"),
+    ]
+    onnx.save(model(nodes, [value("x", ["N", 4])], [value("y", ["N", 4])], []), str(tmp_path / "m.onnx"))
+    with pytest.raises(InputError, match="Add"):
+        graph.load(tmp_path / "m.onnx")

@@ -41,7 +41,18 @@ def load(path: Path) -> ir.Model:
     model.ir_version = max(model.ir_version, 4)  # until 3 every initializer had to be an input
     _name(model.graph)
     simplify(model)
-    return infer(model)
+    try:
+        return infer(model)
+    except InputError:  # shapes that an edit of the file left behind, which ONNX Runtime passes over
+        _forget_shapes(model)
+        return infer(model)
+
+
+def _forget_shapes(model: ir.Model) -> None:
+    for graph in model.graphs():
+        for node in graph:
+            for value in node.outputs:
+                value.shape = None
 
 
 def infer(model: ir.Model) -> ir.Model:
