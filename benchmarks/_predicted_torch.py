@@ -20,10 +20,11 @@ from wavefit.schema import Device, Figure, Model, Plan, TensorSpec
 
 _HERE = Path(__file__).parent
 _CAUSES = """known causes
- memory  which kernels cuDNN tries for a 1 x 1 convolution, and what scratch they ask for in fp16, is not followed
-         (densenet over, mobilenet under); which kernel wins may change from run to run;
-         torch.compile does not time kernels again that an earlier model had timed (resnet101 after resnet50);
-         attention that PyTorch runs as one kernel never makes the scores that the ONNX graph has (vit_small)
+ memory  which FFTs cuDNN tries for transposed convolutions in fp32 (autoencoder), and how it splits sums in fp16,
+         is not followed exactly;
+         buffers that torch.compile clears between timings fall into other blocks (vit_small, encoder_small);
+         resnet101's compiled points were measured where resnet50's kernels had been timed: they took less;
+         which kernel wins may change from run to run
  time    convolutions by channel and thin products reach less of the peak than a large product; what a caller's
          threads need to copy arrays depends on what else runs
  absent  gru: PyTorch 2.11 cannot trace its exported program once it lies on the GPU"""
@@ -47,7 +48,7 @@ def main(batches: tuple[int, ...], only: str | None, points: Path | None, folder
         if "net" in point and (not only or point["net"] in only.split(",")) and point["batch"] in batches
     ]
     planners: dict[str, Planner] = {}
-    for held_out, title in ((False, "nets that the rules were found from"), (True, "nets held out")):
+    for held_out, title in ((False, "nets that the rules were found from"), (True, "nets held out at first")):
         print(
             f"\n{title}\n{'net':14} batch  {'form':26} {'MiB':>8} {'predicted':>9} {'error':>7}   ms, predicted, ratio"
         )

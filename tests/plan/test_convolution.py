@@ -92,3 +92,17 @@ def test_transposed_fp16() -> None:
 def test_large_products_of_one_image_are_not_searched_with_ffts() -> None:
     assert search_scratch(conv(1, 1024, 512, 14, 1)) == 0
     assert search_scratch(conv(1, 416, 128, 28, 1)) / MIB == pytest.approx(445.656, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("images", "side", "made", "mib"), [(1, 8, 256, 2200.75), (1, 16, 128, 552.438), (32, 16, 128, 674.5)]
+)
+def test_transposed_fp32_with_filters_that_overlap(images: int, side: int, made: int, mib: float) -> None:
+    rise = Conv(
+        (images, 2 * made, side, side),
+        (2 * made, made, 4, 4),
+        (images, made, 2 * side, 2 * side),
+        4,
+        transposed=True,
+    )
+    assert search_scratch(rise) / MIB == pytest.approx(mib, rel=0.02)

@@ -162,6 +162,11 @@ _SPEEDS = {
     "fp32": "fp32",
     "fp16": "fp16",
     "launch_s": "launch",
+    "graph_node_s": "launch in a graph",
+    "dispatch_s": "PyTorch's dispatch",
+    "dispatch_matmul_s": "of a product",
+    "dispatch_conv_s": "of a convolution",
+    "round_trip_s": "round trip",
 }
 
 

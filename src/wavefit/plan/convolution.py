@@ -6,16 +6,16 @@ every free segment back (aten/src/ATen/native/cudnn/Conv_v8.cpp). That moment is
 kernel whose scratch does not fit is left out, so it is no need. Which kernels are among the ten, and which one wins, no
 formula tells: what is said here is what was seen to be asked for, or a bound on it.
 
-Sizes were read from the allocations of 14 nets on an H200 (PyTorch 2.11, cuDNN 9; `benchmarks/_torch_points.py`):
+Sizes were read from the allocations of 19 nets on an H200 (PyTorch 2.11, cuDNN 9; `benchmarks/_torch_points.py`):
 
 - fp32, stride 1: transforms by FFT, planes padded to a power of two of at least 16, in complex numbers of 8 bytes, of
   which half are kept. Exact to the byte for 3 x 3 and 1 x 1, of 7 x 7 to 224 x 224 (ten nets of _torch_nets, densenet,
-  mobilenet, unet). For one image, filters of a point and large products they are not among the ten (densenet).
-  Where torch.compile has chosen channels-last, the copies into the plain layout and back come on top.
+  mobilenet, unet, alexnet, text_cnn). For one image, filters of a point and large products they are not among the ten
+  (densenet). Where torch.compile has chosen channels-last, the copies into the plain layout and back come on top.
 - fp16: tensors copied to the other layout, three input channels padded to eight, and sums that are split over the
   channels: 3 to 16 MiB where a sum has 480 terms and more (densenet, unet); none below that. Points on planes of 7 x 7
   by FFT as well, in fp32 (densenet, mobilenet).
-- Transposed, fp16: copies of both tensors, and a result in fp32 (unet).
+- Transposed, fp16: copies of both tensors, and a result in fp32 (unet); fp32 by FFT, within 30 % (autoencoder).
 - fp16, each channel by itself: both tensors padded fourfold, the filters sixteenfold (mobilenet), where PyTorch does
   not take its own kernel, which needs no scratch (ATen/native/Convolution.cpp: use_cudnn_depthwise).
 """
@@ -86,7 +86,8 @@ def lifted(conv: Conv) -> Conv:
 def search_scratch(conv: Conv) -> int:
     """Bytes of the largest scratch that is tried."""
     if conv.transposed:
-        return _transposed_copies(conv) + (2 * conv.bytes[2] if conv.element_bytes == 2 else 0)
+        more = 2 * conv.bytes[2] if conv.element_bytes == 2 else _transposed_fft(conv)
+        return _transposed_copies(conv) + more
     if conv.by_channel:
         return _by_channel_scratch(conv)
     if conv.element_bytes == 4:
@@ -168,6 +169,18 @@ def _copies(conv: Conv) -> int:
 def _transposed_copies(conv: Conv) -> int:
     """Of a transposed convolution: in fp32 only where its tensors lie channels-last."""
     return sum(conv.bytes) if conv.element_bytes == 2 or conv.channels_last else 0
+
+
+def _transposed_fft(conv: Conv) -> int:
+    """2 W + 4 T C (K + N) with planes of 32, where filters overlap; of more images, planes of 8 x 8 were not tried."""
+    images, channels, *sides = conv.inputs
+    overlaps = all(
+        f > made // side > 1 for f, made, side in zip(conv.weights[2:], conv.outputs[2:], sides, strict=True)
+    )
+    if not overlaps or (images > 1 and max(sides) <= 8):
+        return 0
+    transform = 32 * (32 // 2 + 1) * _COMPLEX_BYTES
+    return 2 * conv.bytes[1] + 4 * transform * channels * (conv.weights[1] + images)
 
 
 def _image_copies(conv: Conv) -> int:

@@ -6,7 +6,7 @@ from wavefit.plan.host import host
 from wavefit.plan.layout import as_run
 from wavefit.plan.liveness import liveness
 from wavefit.plan.peaks import ELEMENT_BYTES
-from wavefit.plan.torch_memory import form, peak
+from wavefit.plan.torch_memory import form, left_out, peak
 from wavefit.plan.trace import Trace, narrowed
 from wavefit.schema import Device, Model, Plan, Struct
 
@@ -69,12 +69,12 @@ def on_device(trace: Trace, model: Model, device: Device, plan: Plan) -> Memory:
     live = liveness(narrow)
     weights = sum(narrow.weights.values())
     taken = weights + live.peak_bytes
-    left_out: tuple[str, ...] = ("the runtime's own memory", "scratch of kernels")
+    missing: tuple[str, ...] = ("the runtime's own memory", "scratch of kernels")
     torch = plan.route.startswith("torch")
     if torch:
         how = form(device, plan.precision, plan.options)
         taken = peak(trace, how)
-        left_out = ("the driver's context",) if how.cudnn else ("the driver's context", "scratch of kernels")
+        missing = left_out(trace, how)
     return Memory(
         where="device",
         batch=plan.batch,
@@ -83,7 +83,7 @@ def on_device(trace: Trace, model: Model, device: Device, plan: Plan) -> Memory:
         workspace_bytes=max(0, taken - weights - live.peak_bytes) if torch else None,
         peak_bytes=taken,
         worst_node=_node(narrow, live.step),
-        unknown=_unknown(live.unknown, left_out),
+        unknown=_unknown(live.unknown, missing),
     )
 
 

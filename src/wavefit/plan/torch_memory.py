@@ -96,6 +96,19 @@ def peak(trace: Trace, how: Form) -> int:
     return pool.peak + round(MARGIN * (pool.peak - loaded))
 
 
+def left_out(trace: Trace, how: Form) -> tuple[str, ...]:
+    """What a prediction leaves out, or only bounds, in words."""
+    found = ["the driver's context"]
+    if not how.cudnn:
+        return (*found, "scratch of kernels")
+    kinds = {step.op for step in trace.steps}
+    if "ConvTranspose" in kinds and not how.half:
+        found.append("part of the scratch of transposed convolutions in fp32")
+    if kinds & CONVOLUTIONS:
+        found.append("which kernels cuDNN tries: the scratch counted is a bound")
+    return tuple(found)
+
+
 def load(pool: Pool, trace: Trace, how: Form) -> None:
     """Weights: folded, narrowed and laid out on the host, then moved. ONNX's exporter has folded them already.
 
