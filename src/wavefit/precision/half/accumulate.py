@@ -1,6 +1,8 @@
 """How operators add up their first input: what a sum in half would reach, and what a normalisation divides by.
 
 MatMul, Gemm and Conv are left out: matrix units add halves in fp32 (MFMA and WMMA on AMD, and MIGraphX's GEMMs).
+ONNX Runtime's WebGPU provider adds them in half (microsoft/onnxruntime issue 26732, pull request 29599): what overflows
+there is found by the check on the device, not by the search.
 The formulas are those of the ONNX operator specification.
 """
 

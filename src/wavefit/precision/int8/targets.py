@@ -131,7 +131,7 @@ def _cpu(device: Device) -> Target:
 
 
 _DOT = frozenset({"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"})
-"""/proc/cpuinfo's names of instruction sets with products of u8 and s8 summed in 32 bits."""
+"""/proc/cpuinfo's names of instruction sets that sum products of 8-bit integers in 32 bits."""
 _ARM = frozenset({"asimd"})
 
 
