@@ -190,17 +190,25 @@ def new_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
     """A new initializer, called by that name or one like it that is free."""
     import onnx_ir as ir
 
-    taken = set(graph.initializers) | {value.name for node in graph for value in node.outputs}
-    taken |= {value.name for value in graph.inputs}
-    free, number = name, 0
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
+    free = free_name(graph, name)
     tensor = ir.tensor(np.asarray(array, order="C"), name=free)
     kind = ir.TensorType(tensor.dtype)
     value = ir.Value(name=free, shape=ir.Shape(array.shape), type=kind, const_value=tensor)
     graph.register_initializer(value)
     return value
+
+
+def free_name(graph: ir.Graph, name: str) -> str:
+    """That name, or one like it, which no value and no node of the graph and its bodies has."""
+    taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    for node in graph.all_nodes():
+        taken.add(node.name)
+        taken.update(value.name for value in node.outputs)
+    free, number = name, 0
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
 
 
 def only_user(value: ir.Value) -> ir.Node | None:

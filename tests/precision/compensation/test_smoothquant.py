@@ -171,3 +171,24 @@ def test_a_graph_without_such_layers(tmp_path: Path) -> None:
     before = loaded(tmp_path, "LayerNormalization")
     after = smoothquant.compensate(before, [], data(1), quiet)
     assert distance(before, after, data(2)) == 0
+
+
+def test_names_that_the_model_has_are_left_to_it(tmp_path: Path) -> None:
+    """A Mul that is put before the layer "layer" would be called "layer_smooth", and make "layer_smoothed"."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["layer_smoothed"], "layer_smooth"),
+        helper.make_node("Mul", ["layer_smoothed", "gains"], ["g"], "gain"),
+        helper.make_node(
+            "Mul", ["g", "x"], ["p"], "product"
+        ),  # by what is no constant: not free to be scaled
+        helper.make_node("MatMul", ["p", "w"], ["y"], "layer"),
+    ]
+    stored = {"gains": np.array([1, 1, 200, 1, 1, 1, 1, 1]), "w": random.normal(0, 1, (8, 8))}
+    weights = [weight(name, array.astype(np.float32)) for name, array in stored.items()]
+    onnx.save(model(nodes, [value("x", ["N", 8])], [value("y", ["N", 8])], weights), str(tmp_path / "m.onnx"))
+    before = graph.load(tmp_path / "m.onnx")
+    samples = Samples({"x": random.normal(0, 1, (32, 8)).astype(np.float32)}, None, "test")
+    after = smoothquant.compensate(before, ["layer"], samples, quiet)
+    assert [node.op_type for node in after.graph] == ["Sigmoid", "Mul", "Mul", "Mul", "MatMul"]
+    assert distance(before, after, samples) < 1e-5

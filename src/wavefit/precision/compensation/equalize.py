@@ -26,7 +26,7 @@ from wavefit.precision.compensation.channel_trace import clip_ends, trace
 from wavefit.precision.compensation.channels import Channels, Trace, apply
 from wavefit.precision.compensation.fold_batchnorm import fold
 from wavefit.precision.graph import infer
-from wavefit.precision.linear import new_constant
+from wavefit.precision.linear import free_name, new_constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -169,7 +169,8 @@ def _per_channel_ceiling(node: ir.Node, channels: Channels, by: np.ndarray) -> N
     node.append(relu)
     ends = (high / by).astype(np.float32).reshape(-1, *(1,) * (len(shape) - 1 - channels.axis))
     ceiling = new_constant(graph, f"{node.name}_ceiling", ends)
-    relu.name, relu.outputs[0].name = f"{node.name}_relu", f"{node.outputs[0].name}_relu"
+    relu.name = free_name(graph, f"{node.name}_relu")
+    relu.outputs[0].name = free_name(graph, f"{node.outputs[0].name}_relu")
     _replace(node, ir.Node("", "Min", [relu.outputs[0], ceiling], name=node.name, num_outputs=1), relu)
 
 

@@ -24,7 +24,7 @@ from wavefit.precision.compensation import observed
 from wavefit.precision.compensation.channel_trace import trace
 from wavefit.precision.compensation.channels import Trace, apply
 from wavefit.precision.graph import copy, infer
-from wavefit.precision.linear import Linear, linears, new_constant
+from wavefit.precision.linear import Linear, free_name, linears, new_constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -189,8 +189,8 @@ def _insert(group: _Group, by: np.ndarray) -> None:
     assert isinstance(graph, ir.Graph)
     assert value is not None
     vector = new_constant(graph, f"{first.name}_smoothing", (1 / by).astype(np.float32))
-    mul = ir.Node("", "Mul", [value, vector], name=f"{first.name}_smooth", num_outputs=1)
-    mul.outputs[0].name = f"{first.name}_smoothed"
+    mul = ir.Node("", "Mul", [value, vector], name=free_name(graph, f"{first.name}_smooth"), num_outputs=1)
+    mul.outputs[0].name = free_name(graph, f"{first.name}_smoothed")
     graph.insert_before(first, mul)
     for layer in group.layers:
         matrix = layer.matrix()
