@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from wavefit import __version__, child, routes
+from wavefit import __version__, routes
 from wavefit.bench.prepare import Prepared, Preparing, Resolving
 from wavefit.bench.scenarios import check_load
 from wavefit.bench.sweep import why_stop
@@ -22,11 +20,12 @@ from wavefit.bundle.journal import Journal
 from wavefit.bundle.read import is_bundle, load_bundle, picked, source_of
 from wavefit.bundle.write import write_bundle
 from wavefit.candidates import candidates, models_of, wanted_files
+from wavefit.child.work import Work
 from wavefit.choice import choose
 from wavefit.device.measure import measured
 from wavefit.device.probe import probe
 from wavefit.device.runtimes import with_runtimes
-from wavefit.errors import InputError, RouteError
+from wavefit.errors import InputError
 from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
 from wavefit.plan.predict import Planner
@@ -48,10 +47,6 @@ from wavefit.schema import (
     Variant,
     fingerprint,
 )
-
-T = TypeVar("T", bound=Struct)
-
-_LEAST_S = 10.0  # that reading the model and running the reference are given, however small the budget
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -122,7 +117,7 @@ def convert(order: Order, wanted: tuple[Wanted, ...], progress: Progress) -> tup
         RouteError: the model could not be brought to ONNX, or no reference could be run.
     """
     with Journal(Path(order.folder)) as journal:
-        work = _Work(journal.work / "tmp", order.request, progress)
+        work = _work(journal, order.request, progress)
         model = _resolve(order, journal, work)
         if model.precision != "fp32":
             raise InputError(
@@ -179,7 +174,7 @@ class _Tried(Struct, frozen=True, kw_only=True):
 
 def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
     devices = select(_devices(progress), order.request.devices)
-    work = _Work(journal.work / "tmp", order.request, progress)
+    work = _work(journal, order.request, progress)
     model = _resolve(order, journal, work)
     request = settle(order.request, model)
     prepared = _prepare(model, request, journal, work)
@@ -258,7 +253,7 @@ def _variants(
     request: Request,
     prepared: Prepared,
     journal: Journal,
-    work: _Work,
+    work: Work,
 ) -> tuple[Path, Made]:
     """The model's variants and the folder that they lie in: a bundle's own, an earlier search's, or a new one's."""
     if is_bundle(order.model):
@@ -286,7 +281,11 @@ def _variants(
     return journal.variants, _search(payload, work)
 
 
-def _search(payload: Making, work: _Work) -> Made:
+def _work(journal: Journal, request: Request, progress: Progress) -> Work:
+    return Work(journal.work / "tmp", request.deadline_s, request.budget_s, progress.say)
+
+
+def _search(payload: Making, work: Work) -> Made:
     """Variants, found in a child process; where that ends early, those found by then."""
     answer = work.run("wavefit.precision.search.variants:make_variants", payload, Made, "precision")
     if isinstance(answer, Failure):
@@ -297,14 +296,14 @@ def _search(payload: Making, work: _Work) -> Made:
     return answer
 
 
-def _resolve(order: Order, journal: Journal, work: _Work) -> Model:
+def _resolve(order: Order, journal: Journal, work: Work) -> Model:
     if is_bundle(order.model):
         return source_of(Path(order.model), load_bundle(Path(order.model))[0])
     payload = Resolving(model=order.model, inputs=order.inputs, folder=str(journal.work / "model"))
     return work.must("wavefit.bench.prepare:resolve_model", payload, Model, f"reading {order.model}")
 
 
-def _prepare(model: Model, request: Request, journal: Journal, work: _Work) -> Prepared:
+def _prepare(model: Model, request: Request, journal: Journal, work: Work) -> Prepared:
     payload = Preparing(model=model, request=request, folder=str(journal.work / "reference"))
     return work.must("wavefit.bench.prepare:prepare", payload, Prepared, "reference")
 
@@ -318,7 +317,7 @@ class _Trials:
         request: Request,
         prepared: Prepared,
         journal: Journal,
-        work: _Work,
+        work: Work,
         progress: Progress,
     ) -> None:
         self.records: list[Record] = []
@@ -431,49 +430,6 @@ def _still_holds(record: Record, deadline_s: float) -> bool:
     if failure.kind == "timeout":
         return failure.deadline_s is not None and failure.deadline_s >= deadline_s
     return failure.kind == "crash"
-
-
-class _Work:
-    """Child processes that share one budget, and one folder for temporary files, emptied around each."""
-
-    def __init__(self, folder: Path, request: Request, progress: Progress) -> None:
-        self._folder = folder
-        self._deadline_s = request.deadline_s
-        self._end = None if request.budget_s is None else monotonic() + request.budget_s
-        self._progress = progress
-
-    def left_s(self) -> float | None:
-        """What is left of the budget; None where there is none."""
-        return None if self._end is None else self._end - monotonic()
-
-    def run(self, function: str, payload: Struct, answer: type[T], label: str) -> T | Failure:
-        """See :func:`wavefit.child.run`; what the child says is told with ``label`` before it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        left_s = self.left_s()
-        short = left_s is not None and left_s < self._deadline_s
-        deadline_s = max(left_s, _LEAST_S) if short and left_s is not None else self._deadline_s
-        try:
-            result = child.run(function, payload, answer, deadline_s, self._folder, self._teller(label))
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if short and isinstance(result, Failure) and result.kind == "timeout":
-            reason = f"no answer within {deadline_s:.0f} s, which was all that the budget had left"
-            return replace(result, reason=reason, fix="raise --budget; the same command goes on from here")
-        return result
-
-    def _teller(self, label: str) -> Callable[[str], None]:
-        return lambda text: self._progress.say(f"{label}: {text}")
-
-    def must(self, function: str, payload: Struct, answer: type[T], label: str) -> T:
-        """As :meth:`run`, for work that nothing can go on without.
-
-        Raises:
-            RouteError: it failed.
-        """
-        result = self.run(function, payload, answer, label)
-        if isinstance(result, Failure):
-            raise RouteError(f"{label}: {result.kind}: {result.reason}", result.fix)
-        return result
 
 
 def _free_bytes(device: Device) -> int | None:
