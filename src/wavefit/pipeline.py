@@ -29,7 +29,7 @@ from wavefit.errors import InputError
 from wavefit.model.samples import check_bytes, fixed_batch, numpy_dtype
 from wavefit.model.shapes import bind
 from wavefit.plan.predict import Planner
-from wavefit.precision.search.records import Made, Making, Wanted
+from wavefit.precision.search.records import Made, Making, Wanted, searched_with
 from wavefit.report.page import render
 from wavefit.schema import (
     Bundle,
@@ -264,8 +264,9 @@ def _variants(
     if not wanted:
         return journal.variants, Made()
     how = (request.max_drop, request.data.metric, request.data.seed, request.sizes, request.mixed)
+    tools = (request.deadline_s, *searched_with())
     for_what = [(each.precision, each.route, each.device.features, *_machine(each.device)) for each in wanted]
-    key = fingerprint(model.sha256, prepared.digest, how, for_what, __version__)
+    key = fingerprint(model.sha256, prepared.digest, how, tools, for_what, __version__)
     for folder in (journal.variants, journal.folder / variants.FOLDER):
         made = variants.known(key, folder)
         if made is not None:

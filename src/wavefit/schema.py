@@ -222,8 +222,9 @@ class Variant(Struct, frozen=True, kw_only=True):
         str, str | int | float | bool
     ] = {}  # "calibration": "percentile 99.99", "equalisation": True
     sensitivity: tuple[Sensitivity, ...] = ()
-    error: float | None = None  # relative L2 of the outputs on held-out data, emulated on the CPU
-    task: TaskMetric | None = None  # on held-out data, emulated on the CPU
+    # both emulated on the CPU, on data held out from calibration, by which the search chose: the check takes all data
+    error: float | None = None  # relative L2 of the outputs
+    task: TaskMetric | None = None
     evaluations: int = 0  # emulated runs of the whole data that the search took
     search_s: float = 0.0
     notes: tuple[str, ...] = ()  # what people should know: "calibrated on 12 items, which is few"

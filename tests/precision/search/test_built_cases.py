@@ -52,7 +52,12 @@ class Quiet:
 
 
 def searched(
-    case: Case, folder: Path, precision: Precision, route: str = "ort_cpu", mixed: bool = False
+    case: Case,
+    folder: Path,
+    precision: Precision,
+    route: str = "ort_cpu",
+    mixed: bool = False,
+    key: str = "k",
 ) -> Made:
     data = folder / "data.npz"
     np.savez(data, **case.inputs, labels=case.labels)  # type: ignore[arg-type]
@@ -64,7 +69,7 @@ def searched(
     device = CPU if route == "ort_cpu" else records.gpu()
     wanted = (Wanted(precision=precision, route=route, device=device),)
     payload = Making(
-        key="k",
+        key=key,
         model=model,
         request=request,
         reference=prepared.folder,
@@ -150,3 +155,31 @@ def test_a_gpu_gets_int8_with_its_other_nodes_in_half(tmp_path: Path) -> None:
             if tensor.data_type == onnx.TensorProto.INT8 and not tensor.dims
         }
         assert zero_points <= {0}  # MIGraphX runs symmetric int8
+        assert not _casts_beside_kernels(graph)
+
+
+def _casts_beside_kernels(graph: onnx.GraphProto) -> list[str]:
+    """Casts between what an int8 kernel makes and its QuantizeLinear."""
+    makers = {name: node for node in graph.node for name in node.output}
+    found = []
+    for node in graph.node:
+        cast = makers.get(node.input[0]) if node.op_type == "QuantizeLinear" else None
+        if cast is None or cast.op_type != "Cast" or cast.input[0] not in makers:
+            continue
+        maker = makers[cast.input[0]]
+        if "DequantizeLinear" in [makers[name].op_type for name in maker.input if name in makers]:
+            found.append(cast.name)
+    return found
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_other_data_are_judged_anew(tmp_path: Path, scale: float) -> None:
+    """x * x overflows half from x = 256 on: what passes on small numbers must not be taken for all."""
+    net = Net(seed=3)
+    net.add("Mul", ["x", "x"], "logits")
+    net.write(tmp_path / "m.onnx", [4], "logits", classes=4)
+    for size in (1.0, scale):
+        inputs = {"x": (size * np.random.default_rng(0).uniform(0.5, 1, (40, 4))).astype(np.float32)}
+        case = Case(tmp_path / "m.onnx", inputs, np.argmax(inputs["x"], 1), frozenset())
+        made = searched(case, tmp_path, "fp16", key=f"{size}")
+    assert bool(made.variants) == (scale == 1.0)

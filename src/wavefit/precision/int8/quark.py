@@ -43,6 +43,8 @@ def quantized(model: ir.Model, samples: Samples, folder: Path, batch: int) -> ir
     Raises:
         InputError: Quark cannot be imported, or does not take the graph.
     """
+    if version() is None:
+        raise InputError("AMD Quark is not installed", f"pip install {_PACKAGE}")
     folder.mkdir(parents=True, exist_ok=True)
     given, made = folder / "given.onnx", folder / "made.onnx"
     graph.save(model, given)

@@ -40,6 +40,8 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
     found = rescale(graph, ranges, hazards(graph, ranges, low), low)
     barred = {node.node: node for node in (*cannot(found.model, low), *found.left)}
     free = [str(node.name) for node in found.model.graph if computes(node) and node.name not in barred]
+    if not free:
+        return _refused(material, low, tuple(f"{name}: {node.reason}" for name, node in barred.items()))
     kept, sensitivity = _islands(material, found.model, free, low)
     if len(kept) == len(free):
         return _refused(material, low)
@@ -97,5 +99,5 @@ def _islands(
 
 def _refused(material: Material, low: Precision, reasons: tuple[str, ...] = ()) -> Unsupported:
     why = f": {reasons[0]}" if reasons else ""
-    reason = f"no part of the model passes the guard in {low}{why}"
+    reason = f"no part of the model can be in {low}{why}"
     return Unsupported(route="precision", reason=reason, fix="use --precision fp32", precision=low)

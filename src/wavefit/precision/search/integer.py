@@ -20,6 +20,9 @@ from wavefit.schema import Precision, Sensitivity, Unsupported
 if TYPE_CHECKING:
     pass
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
 _FOR_SENSITIVITY, _FOR_ORDER, _FOR_ISLANDS = 0.2, 0.4, 0.8  # of the time left
 _FRONT = (0.5, 0.25)  # of the error of the variant with the most nodes in int8: what further points aim at
 
@@ -39,10 +42,11 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
         return _refused(target, "no part of the model passes the guard in int8")
     others, refused = by_others(material, target)
     notes = (*material.split.notes, *finder.notes, *refused)
-    first = replace(_draft(material, way, kept, sensitivity), notes=notes)
+    first = replace(_draft(material, finder.raised, way, kept, sensitivity), notes=notes)
     more = _smaller_errors(material, way, kept, sensitivity) if material.mixed else []
     further = [
-        _further(first, _draft(material, way, each, sensitivity), kept) for each in dict.fromkeys(more)
+        _further(first, _draft(material, finder.raised, way, each, sensitivity), kept)
+        for each in dict.fromkeys(more)
     ]
     return [first, *(draft for draft in further if draft.judgement.passed), *others]
 
@@ -95,7 +99,14 @@ def _smaller_errors(
     return found
 
 
-def _draft(material: Material, way: Way, kept: frozenset[str], sensitivity: tuple[Sensitivity, ...]) -> Draft:
+def _draft(
+    material: Material,
+    model: ir.Model,
+    way: Way,
+    kept: frozenset[str],
+    sensitivity: tuple[Sensitivity, ...],
+) -> Draft:
+    """``model`` is the graph that the way was made of: its nodes are those that people are told of."""
     lowered = frozenset(way.nodes) - kept
     graph = way.lowered(lowered)
     assignment: dict[str, Precision] = dict.fromkeys(lowered, "int8")
@@ -105,8 +116,8 @@ def _draft(material: Material, way: Way, kept: frozenset[str], sensitivity: tupl
         target=way.target.name,
         judgement=material.judge(graph, "int8"),
         assignment=assignment,
-        nodes=counts(material.graph, assignment),
-        kept=kept_by_guard(material.graph, kept, "int8", sensitivity),
+        nodes=counts(model, assignment),
+        kept=kept_by_guard(model, kept, "int8", sensitivity),
         recipe=way.recipe,
         sensitivity=sensitivity,
     )

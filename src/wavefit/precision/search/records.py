@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from importlib import metadata
 from pathlib import Path
 
 from wavefit.errors import InputError
 from wavefit.schema import Device, Model, Precision, Request, Struct, Unsupported, Variant, decode, encode
 
+_PACKAGES = re.compile("onnx|onnx-ir|onnxruntime.*|amd-quark")
 INDEX = "search.json"
 """The file beside the variants that says what was found out."""
 
@@ -65,3 +68,9 @@ def write_found(found: Found, folder: Path) -> None:
     part = folder / f"{INDEX}.part"
     part.write_bytes(encode(found))
     part.replace(folder / INDEX)
+
+
+def searched_with() -> tuple[str, ...]:
+    """The packages that a search's result depends on, each with its version."""
+    found = {str(entry.metadata["Name"]).lower(): entry.version for entry in metadata.distributions()}
+    return tuple(f"{name} {found[name]}" for name in sorted(found) if _PACKAGES.fullmatch(name))

@@ -35,23 +35,24 @@ _SHARE = 0.9  # of the deadline that optional steps may use up
 def make_variants(payload: Making, say: Reporter) -> Made:
     """Searches what is wanted, each precision once for all that compute with the same types.
 
-    Judgements are kept in ``folder/judgements.jsonl`` and what is found by now in ``folder/search.json``: a search that
-    was stopped goes on from there.
-
-    Raises:
-        InputError: the model cannot be read as a graph, or the data do not fit it.
+    Judgements are kept in ``folder/judgements-KEY.jsonl`` and what is found by now in ``folder/search.json``: a search
+    that was stopped goes on from there. A graph that cannot be edited, run or typed is a refusal of what was wanted.
     """
     say.stage("precision search")
     folder = Path(payload.folder)
     folder.mkdir(parents=True, exist_ok=True)
     todo, refusals = jobs(payload.wanted)
     found = read_found(payload.key, folder) or Found(key=payload.key, made=Made(refusals=refusals))
-    material: Material | None = None
+    todo = [job for job in todo if job.name not in found.jobs]
+    if not todo:
+        return found.made
+    try:
+        material = _material(payload, say)
+    except InputError as error:  # the model runs, but its graph cannot be edited
+        return Made(refusals=(*found.made.refusals, *(_refusal(job, error) for job in todo)))
     for job in todo:
-        if job.name not in found.jobs:
-            material = material or _material(payload, say)
-            found = _with(found, job, _make(material, payload, job, found.made.variants))
-            write_found(found, folder)
+        found = _with(found, job, _make(material, payload, job, found.made.variants))
+        write_found(found, folder)
     found = structs.replace(found, whole=True)
     write_found(found, folder)
     return found.made
@@ -144,7 +145,7 @@ def _material(payload: Making, say: Reporter) -> Material:
         reference=Reference.load(Path(payload.reference)),
         heldout=_held_out(model, request, parts),
         sizes=request.sizes,
-        memory=folder / "judgements.jsonl",
+        memory=folder / f"judgements-{payload.key}.jsonl",
     )
     return Material(
         model=model,

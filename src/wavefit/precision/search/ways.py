@@ -106,9 +106,7 @@ class Finder:
             InputError: the graph cannot be run.
         """
         self._began_left_s = self.material.left_s()
-        # first raised, as quantize() would: a Softmax of opset 12 becomes three nodes, whose values need ranges too
-        raised = opset.raised(self.material.graph, opset.PER_CHANNEL)
-        way = self._observed(Way(graph=raised, histograms={}, target=self.target))
+        way = self._observed(Way(graph=self.raised, histograms={}, target=self.target))
         way, best = self._calibrated(way)
         for name, compensate in self._compensations():
             if self._spare_s() <= 0:
@@ -129,6 +127,11 @@ class Finder:
             ("adaptive rounding", self._rounded),
             ("bias correction", self._corrected),
         )
+
+    @cached_property
+    def raised(self) -> ir.Model:
+        """The model as quantize() would raise it: a Softmax of opset 12 is three nodes then, whose ranges count too."""
+        return opset.raised(self.material.graph, opset.PER_CHANNEL)
 
     def sensitivity(self, way: Way, share: float) -> tuple[Sensitivity, ...]:
         """Each node's error alone, as far as a share of the time left goes.
@@ -203,7 +206,10 @@ class Finder:
             return replace(way, graph=graph).lowered(frozenset(way.nodes))
 
         calibration = self.material.split.calibration
-        graph = bias.compensate(way.graph, way.nodes, lower, calibration, self.material.say, self._spare_s)
+        plain = folded(
+            way.graph, frozenset(way.nodes)
+        )  # a Conv's result has the name that its layer's had before
+        graph = bias.compensate(plain, way.nodes, lower, calibration, self.material.say, self._spare_s)
         return replace(way, graph=graph)
 
 
