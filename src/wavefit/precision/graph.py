@@ -129,10 +129,10 @@ def nodes(model: ir.Model) -> dict[str, ir.Node]:
 
 
 def is_float(value: ir.Value | None) -> bool:
-    """Whether a value is of a floating type of at most 32 bits: one that a precision may be chosen for."""
+    """Whether a value is a tensor of a floating type of at most 32 bits: one that a precision may be chosen for."""
     ir, _ = _onnx_ir()
     kinds = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-    return value is not None and value.dtype in kinds
+    return value is not None and isinstance(value.type, ir.TensorType) and value.dtype in kinds
 
 
 def constant(value: ir.Value | None) -> np.ndarray | None:

@@ -222,3 +222,27 @@ def test_unknown_nodes_and_opsets_are_said(tmp_path: Path) -> None:
     old = load(typed.graph("upsample by scales"), tmp_path)
     with pytest.raises(InputError, match="opset is 9, and Cast takes no bfloat16"):
         convert(old, {}, "bf16")
+
+
+@pytest.mark.parametrize(("low", "lowest"), [("fp16", -65504.0), ("bf16", -(2.0**128 - 2.0**120))])
+def test_the_lowest_float_stays_finite(low: Precision, lowest: float, tmp_path: Path) -> None:
+    """A mask that no random input sets: a row that is masked as a whole has NaN in its Softmax after -Inf."""
+    lowest_float = float(np.finfo(np.float32).min)
+    nodes = [
+        helper.make_node("Where", ["mask", "x", "low"], ["masked"], "where"),
+        helper.make_node("Softmax", ["masked"], ["y"], "softmax", axis=-1),
+    ]
+    inputs = [models.value("x", [2, 4]), models.value("mask", [2, 1], TensorProto.BOOL)]
+    constants = [models.weight("low", np.array(lowest_float, np.float32))]
+    model = load(models.model(nodes, inputs, [models.value("y", [2, 4])], constants), tmp_path)
+    converted = convert(model, all_low(model, low), low)
+    [stored] = [
+        value.const_value.numpy() for value in converted.graph.initializers.values() if value.const_value
+    ]
+    assert float(stored) == lowest
+    x = np.array([[1, 2, 3, 4], [1, 2, 3, 4]], np.float32)
+    graphs = [emulated(model, all_low(model, low)), *([converted] if low == "fp16" else [])]
+    for made in graphs:  # (ONNX Runtime has no Softmax in bf16)
+        [y] = graph.Runner(made)({"x": x, "mask": np.array([[True], [False]])}).values()
+        np.testing.assert_allclose(y[1], 0.25)
+        np.testing.assert_allclose(y[0], np.exp(x[0]) / np.exp(x[0]).sum(), rtol=0.02)

@@ -182,3 +182,19 @@ def test_the_smallest_divisor_of_a_normalisation() -> None:
     assert accumulate.smallest_divisor(node, X) == pytest.approx(WIDE.var(-1).min(), rel=1e-6)
     assert accumulate.smallest_divisor(node, flat) == pytest.approx(1e-12, rel=1e-6)
     assert accumulate.smallest_divisor(ir.node("Relu", [ir.val("x")]), X) is None
+
+
+def test_a_sequence_of_floats_has_no_range(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "make"),
+        helper.make_node("ConcatFromSequence", ["s"], ["c"], "join", axis=1),
+        helper.make_node("Relu", ["c"], ["y"], "relu"),
+    ]
+    proto = model(nodes, [value("x", [2, 3])], [value("y", [2, 6])], [])
+    x = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+    found = observe(graph.load(save(proto, tmp_path / "m.onnx")), Samples({"x": x}, None, "test"), quiet)
+    assert {name: (seen.low, seen.high) for name, seen in found.items()} == {
+        "x": (-3, 2),
+        "c": (-3, 2),
+        "y": (0, 2),
+    }

@@ -454,6 +454,23 @@ def test_forms_without_an_int8_kernel_are_not_quantisable(node, weights, tmp_pat
     assert quantisable(_load(proto, tmp_path)) == ()
 
 
+def test_what_a_custom_operator_made_is_not_quantised(tmp_path) -> None:
+    """Its type is not known: the node that reads it stays, and the others are int8 all the same."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "before"),
+        helper.make_node("Gelu", ["a"], ["g"], "custom", domain="com.microsoft"),
+        helper.make_node("MatMul", ["g", "w"], ["y"], "after"),
+    ]
+    proto = models.model(
+        nodes,
+        [models.value("x", [2, 4])],
+        [models.value("y", [2, 4])],
+        [models.weight("w", np.eye(4, dtype=np.float32))],
+    )
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    assert quantisable(_load(proto, tmp_path)) == ("before",)
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", ["digits", "attention"])
 def test_any_set_of_nodes_needs_no_other_ranges_than_the_possible_ones(

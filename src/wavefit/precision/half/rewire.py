@@ -48,11 +48,19 @@ def prepared(model: ir.Model, assignment: Mapping[str, str]) -> ir.Model:
 
 
 def half(array: np.ndarray, low: str) -> np.ndarray:
-    """The array rounded to nearest, ties to even; Inf past the largest."""
+    """The array rounded to nearest, ties to even; Inf past the largest, but no finite number becomes -Inf.
+
+    The usual masks of attention (-1e9, -3.4e38) become the lowest finite number: a row that is masked as a whole has a
+    Softmax then, as in fp32, where -Inf would make it NaN.
+    """
+    import ml_dtypes
     import numpy as np
 
+    kind = dtype(low).numpy()
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return array.astype(dtype(low).numpy())
+        rounded = array.astype(kind)
+    lost = np.isneginf(rounded) & ~np.isneginf(array)
+    return np.where(lost, np.asarray(ml_dtypes.finfo(kind).min, kind), rounded)
 
 
 def add_constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:

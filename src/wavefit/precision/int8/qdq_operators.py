@@ -40,6 +40,8 @@ def takes_int8(node: ir.Node) -> bool:
         return False
     if not all(graph.is_float(output) for output in node.outputs):
         return False
+    if not all(graph.is_float(node.inputs[slot]) for slot in activations(node)):
+        return False  # what a custom operator made: its type, and so its range, is unknown
     if node.op_type in CONVOLUTIONS:
         return _weighted(node, 1, 3) and _fixed(node, 2) and not _is_constant(node, 0)
     if node.op_type == "Gemm":
