@@ -99,3 +99,18 @@ def test_no_nodes() -> None:
 
 def quiet(_: str) -> None:
     pass
+
+
+def test_no_evaluation_is_begun_without_time_and_the_smallest_that_passed_is_given() -> None:
+    left = iter([9.0, 9.0, 9.0, 0.0])
+    asked: list[frozenset[str]] = []
+
+    def passes(kept: frozenset[str]) -> bool:
+        asked.append(kept)
+        return len(kept) >= 2
+
+    said: list[str] = []
+    found = smallest(NODES, passes, frozenset(), NODES, said.append, lambda: next(left))
+    assert len(asked) == 3
+    assert len(found) == min(len(kept) for kept in asked if len(kept) >= 2)
+    assert "ended early" in said[-1]

@@ -130,7 +130,9 @@ class Judge:
             judgement = Judgement(
                 passed=verdict.passed, error=_worst(verdict.outputs), reasons=verdict.reasons
             )
-            return judgement if heldout is None else _with_metric(judgement, session, plan, heldout)
+            if heldout is None or not verdict.passed:
+                return judgement  # what fails by its numbers needs no metric, which takes far longer
+            return _with_metric(judgement, session, plan, heldout)
         except InputError as error:
             return Judgement(passed=False, error=None, reasons=(error.what,))
 

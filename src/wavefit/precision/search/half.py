@@ -86,12 +86,13 @@ def _islands(
         return emulated(graph, dict.fromkeys(nodes, low))
 
     def passes(kept: frozenset[str]) -> bool:
+        material.say(f"{low}: do the answers stand with {len(kept)} of {len(free)} nodes kept")
         return material.judge(lowered(frozenset(free) - kept), low).passed
 
     if passes(frozenset()):
         return frozenset(), ()
     order = attribute(graph, free, material.split.calibration, low)
-    kept = smallest(free, passes, frozenset(), order, material.say, material.affordable(_FOR_ISLANDS))
+    kept = smallest(free, passes, frozenset(), order, material.say, material.spare_s(_FOR_ISLANDS))
     alone = [name for name in free if name in kept]
     budget = material.affordable(_FOR_REASONS)
     return kept, measure(graph, alone, lowered, material.judge, material.say, budget)

@@ -66,6 +66,7 @@ def _islands(material: Material, way: Way, finder: Finder) -> tuple[frozenset[st
     nodes = frozenset(way.nodes)
 
     def passes(kept: frozenset[str]) -> bool:
+        material.say(f"int8: do the answers stand with {len(kept)} of {len(nodes)} nodes kept")
         return material.judge(way.lowered(nodes - kept), "int8").passed
 
     whole = passes(frozenset())
@@ -73,8 +74,8 @@ def _islands(material: Material, way: Way, finder: Finder) -> tuple[frozenset[st
     if whole:
         return frozenset(), sensitivity
     order = most_first(sensitivity, _flops(material))
-    budget = material.affordable(_FOR_ISLANDS)
-    return smallest(way.nodes, passes, frozenset(), order, material.say, budget), sensitivity
+    spare_s = material.spare_s(_FOR_ISLANDS)
+    return smallest(way.nodes, passes, frozenset(), order, material.say, spare_s), sensitivity
 
 
 def _smaller_errors(

@@ -7,6 +7,7 @@ it can be released.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 Passes = Callable[[frozenset[str]], bool]
@@ -20,11 +21,11 @@ class _Spent(Exception):
 
 
 class _Asked:
-    """Asks at most ``budget`` times, no set twice, and remembers the smallest set that passed."""
+    """Asks no set twice and not without end, and remembers the smallest set that passed."""
 
-    def __init__(self, passes: Passes, budget: int, everything: frozenset[str]) -> None:
+    def __init__(self, passes: Passes, allows: Callable[[int], bool], everything: frozenset[str]) -> None:
         self._passes = passes
-        self._budget = budget
+        self._allows = allows  # another evaluation after so many
         self._known: dict[frozenset[str], bool] = {
             everything: True
         }  # with everything kept nothing is lowered
@@ -33,7 +34,7 @@ class _Asked:
 
     def __call__(self, kept: frozenset[str]) -> bool:
         if kept not in self._known:
-            if self.count >= self._budget:
+            if not self._allows(self.count):
                 raise _Spent
             self.count += 1
             self._known[kept] = self._passes(kept)
@@ -48,6 +49,7 @@ def smallest(
     start: frozenset[str],
     order: Sequence[str],
     say: Callable[[str], None],
+    left_s: Callable[[], float] = lambda: math.inf,
     budget: int = BUDGET,
 ) -> frozenset[str]:
     """The smallest set kept back, found so far, with which ``passes`` says yes.
@@ -61,10 +63,11 @@ def smallest(
         start: kept back at first: what the numbers say cannot be lowered.
         order: nodes by how much they are to blame, most first; the ones that it leaves out come last.
         say: told how it went, and that it ended early where the budget was spent.
+        left_s: seconds left; none is begun where there are none.
         budget: most evaluations.
     """
     everything = frozenset(nodes)
-    ask = _Asked(passes, budget, everything)
+    ask = _Asked(passes, lambda count: count < budget and left_s() > 0, everything)
     ranked = [node for node in dict.fromkeys((*order, *nodes)) if node in everything]
     end = ""
     try:

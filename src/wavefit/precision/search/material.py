@@ -39,6 +39,11 @@ class Material:
     say: Callable[[str], None]
     left_s: Callable[[], float]
 
+    def spare_s(self, share: float) -> Callable[[], float]:
+        """Seconds left of a share of what is left now."""
+        end_left_s = (1 - share) * self.left_s()
+        return lambda: self.left_s() - end_left_s
+
     def affordable(self, share: float) -> int:
         """Evaluations that a share of the time left pays for, going by those so far; at least 2, at most 200."""
         each_s = self.judge.spent_s / max(1, self.judge.evaluations)
