@@ -29,6 +29,8 @@ def test_limits_follow_the_unit_roundoffs() -> None:
     assert Limits("fp32").allowed(2e-4) == pytest.approx(4e-4)  # never less than twice the reference's own
     assert Limits("fp32").allowed(None) == 2.0**-12
     assert Limits("int8").allowed(1e-6) == 0.15
+    assert Limits("int8", beside_metric=True).allowed(1e-6) == 1.0  # the metric decides
+    assert Limits("fp16", beside_metric=True).allowed(1e-6) == Limits("fp16").allowed(1e-6)
 
 
 def test_a_file_in_half_precision_gets_no_tighter_limit_than_its_own() -> None:

@@ -108,7 +108,7 @@ def _placement(session: Session, say: Reporter) -> Placement | None:
 
 
 def _verdict(payload: Trial, session: Session, reference: Reference, workdir: Path, say: Reporter) -> Verdict:
-    verdict = check(session, payload.plan, reference)
+    verdict = check(session, payload.plan, reference, beside_metric=payload.reference_score is not None)
     if payload.reference_score is not None:
         say(payload.request.data.metric)
         verdict = _with_task(verdict, payload, session, payload.reference_score)

@@ -9,15 +9,18 @@ from wavefit.routes.session import Session
 from wavefit.schema import Plan, Verdict
 
 
-def check(session: Session, plan: Plan, reference: Reference) -> Verdict:
+def check(session: Session, plan: Plan, reference: Reference, beside_metric: bool = False) -> Verdict:
     """Runs the reference's samples at the plan's batch, until each has been run and each position looked at.
 
     A batch larger than the samples repeats them: position i must answer as sample i % n does.
 
+    Args:
+        beside_metric: whether a task metric on labelled data judges the plan as well.
+
     Raises:
         RouteError: the runtime failed.
     """
-    limits = Limits(plan.precision, reference.unit_roundoff)
+    limits = Limits(plan.precision, reference.unit_roundoff, beside_metric=beside_metric)
     tallies: dict[str, Tally] = {}
     for start in range(0, reference.samples.count, plan.batch):
         actual = session.run(reference.samples.batch(start, plan.batch))

@@ -17,7 +17,8 @@ Emulated on ResNet-50 with random weights (every tensor rounded to p, sums in do
 
 Without float64 the candidate is held to sqrt(u) against the fp32 reference: 2.4e-4 in fp32, 0.022 in fp16, 0.063 in
 bf16. int8 has no roundoff of this kind (its steps are as wide as the calibrated range): it is held to 0.15, a cosine
-of 0.989; whether that matters is for a task metric to say.
+of 0.989; whether that matters is for a task metric to say. Where there is one, the metric decides, and the distance
+must only be less than the answer itself (1).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from wavefit.schema import Precision
 ROUNDOFF: dict[Precision, float] = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8, "int8": 2.0**-8}
 """Unit roundoff, half the distance of 1 to the next number (IEEE 754; bfloat16 has 8 bits of significand)."""
 
-INT8_BOUND = 0.15
+INT8_BOUND, INT8_BOUND_BESIDE_METRIC = 0.15, 1.0
 _HEADROOM_SAME, _HEADROOM_LOWER = 32.0, 4.0
 
 
@@ -42,11 +43,13 @@ class Limits:
         precision: the plan's.
         reference_roundoff: of the file's own arithmetic: 2^-24 for an fp32 model.
         reference_error: of the fp32 reference against float64, for tensors that have no float64 of their own.
+        beside_metric: whether a task metric on labelled data judges the candidate as well.
     """
 
     precision: Precision
     reference_roundoff: float = ROUNDOFF["fp32"]
     reference_error: float | None = None
+    beside_metric: bool = False
 
     @property
     def roundoff(self) -> float:
@@ -61,7 +64,9 @@ class Limits:
     @property
     def bound(self) -> float:
         """Most relative L2 error against the fp32 reference, where there is no float64."""
-        return INT8_BOUND if self.precision == "int8" else math.sqrt(self.roundoff)
+        if self.precision == "int8":
+            return INT8_BOUND_BESIDE_METRIC if self.beside_metric else INT8_BOUND
+        return math.sqrt(self.roundoff)
 
     def allowed(self, reference_error: float | None) -> float:
         """Most relative L2 error, given the fp32 reference's own against float64."""

@@ -126,7 +126,7 @@ class Judge:
         plan = self._plan(precision)
         try:
             session = _Emulated(self.model, graph)
-            verdict = check(session, plan, self.reference)
+            verdict = check(session, plan, self.reference, beside_metric=self.heldout is not None)
             judgement = Judgement(
                 passed=verdict.passed, error=_worst(verdict.outputs), reasons=verdict.reasons
             )
