@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from wavefit.model.cost import cost
+from wavefit.precision.int8.inside import absorbed, inside_kernels
 from wavefit.precision.int8.qdq import quantisable
 from wavefit.precision.int8.targets import Target
 from wavefit.precision.search.islands import smallest
@@ -111,13 +112,14 @@ def _draft(
     lowered = frozenset(way.nodes) - kept
     graph = way.lowered(lowered)
     assignment: dict[str, Precision] = dict.fromkeys(lowered, "int8")
+    inside = inside_kernels(graph, lowered) | absorbed(model, graph)
     return Draft(
         graph=graph,
         precision="int8",
         target=way.target.name,
         judgement=material.judge(graph, "int8"),
         assignment=assignment,
-        nodes=counts(model, assignment),
+        nodes=counts(model, {**assignment, **dict.fromkeys(inside, "int8")}),
         kept=kept_by_guard(model, kept, "int8", sensitivity),
         recipe=way.recipe,
         sensitivity=sensitivity,
