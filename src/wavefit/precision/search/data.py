@@ -86,9 +86,10 @@ def odd(calibration: Samples, labels: np.ndarray | None = None) -> tuple[str, ..
         if array.dtype.kind == "f" and array.size > 1 and bool((array == array.flat[0]).all()):
             notes.append(f"input {name!r} is {array.flat[0]:g} everywhere in the calibration items")
     if labels is not None and calibration.labels is not None:
-        missing = len(set(labels.tolist()) - set(calibration.labels.tolist()))
-        if missing:
-            notes.append(f"{missing} of {len(set(labels.tolist()))} classes are in no calibration item")
+        classes = set(labels.tolist())
+        missing = len(classes - set(calibration.labels.tolist()))
+        if missing and 2 * len(classes) <= len(labels):  # else labels are numbers of items, for a metric of one's own
+            notes.append(f"{missing} of {len(classes)} classes are in no calibration item")
     return tuple(notes)
 
 
