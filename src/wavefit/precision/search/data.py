@@ -88,7 +88,8 @@ def odd(calibration: Samples, labels: np.ndarray | None = None) -> tuple[str, ..
     if labels is not None and calibration.labels is not None:
         classes = set(labels.tolist())
         missing = len(classes - set(calibration.labels.tolist()))
-        if missing and 2 * len(classes) <= len(labels):  # else labels are numbers of items, for a metric of one's own
+        numbers_of_items = 2 * len(classes) > len(labels)  # as a metric of one's own may take
+        if missing and not numbers_of_items:
             notes.append(f"{missing} of {len(classes)} classes are in no calibration item")
     return tuple(notes)
 
