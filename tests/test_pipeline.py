@@ -246,3 +246,9 @@ def test_records_of_a_run_that_picks_nothing_wait_for_the_next_without_the_bulk(
     optimize(order(model, folder, batches=(2,)), notes)
     assert notes.records == [("ort_cpu fp32 batch 2", True)]
     assert not (folder / ".work").exists()
+
+
+def test_a_spent_budget_is_not_called_an_inability(model: Path, tmp_path: Path) -> None:
+    bundle, made = optimize(order(model, tmp_path / "net.wavefit", budget_s=0.01), Notes())
+    assert made == []
+    assert bundle.choice.sentence == "No plan was tried: the budget of 0.01 s was spent."

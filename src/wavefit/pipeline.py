@@ -148,6 +148,8 @@ def _as_picked(request: Request, plan: Plan) -> Request:
 def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundle, list[Record]]:
     tried = _try_all(order, journal, progress)
     choice = choose(tried.records, tried.refusals, tried.request)
+    if not tried.records and tried.skipped:
+        choice = replace(choice, sentence=f"No plan was tried: {tried.skipped[0].reason}.")
     draft = _draft(order, tried, choice)
     if choice.pick is None and is_bundle(journal.folder):
         journal.shed()

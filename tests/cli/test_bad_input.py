@@ -137,6 +137,8 @@ BAD_OPTIONS: list[tuple[Words, str]] = [
     (["--batch", ","], "--batch ','"),
     (["--batch", "2147483648"], "from 1 to 2147483647"),
     (["--batch", "9" * 5000], "from 1 to 2147483647"),
+    (["--precision", "auto,fp16"], "--precision auto,fp16 names others beside auto; give auto alone"),
+    (["--precision", "int8"], "--precision int8 needs data to calibrate on; give --data"),
     (["--precision", "fp8"], "--precision 'fp8' is not known; use fp32, fp16"),
     (["--precision", ""], "--precision '' names none"),
     (["--objective", "foo"], "--objective 'foo' is not known"),

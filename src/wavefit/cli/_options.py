@@ -214,6 +214,10 @@ class GoalOptions:
 
 def _precisions(text: str, data: Path | None) -> tuple[Precision, ...]:
     """``auto``: all that may be faster; int8 only where there are data to calibrate on."""
+    if _AUTO in (part.strip() for part in text.split(",")) and text.strip() != _AUTO:
+        raise InputError(
+            f"--precision {text} names others beside auto", "give auto alone: it tries them all but bf16"
+        )
     if text.strip() == _AUTO:
         return ("fp32", "fp16") if data is None else ("fp32", "fp16", "int8")
     return choices("--precision", text, Precision)

@@ -45,7 +45,8 @@ def split(model: Model, samples: Samples, seed: int) -> Split:
     wanted = min(CALIBRATION_ITEMS, (samples.count + 1) // 2)
     count = min(wanted, len(free)) // batch * batch
     if count == 0:
-        note = f"calibrated and judged on the same {samples.count} items, for there are no more"
+        items = f"{samples.count} items" if samples.count != 1 else "item"
+        note = f"calibrated and judged on the same {items}, for there are no more"
         return Split(samples, samples, (note, *odd(samples)))
     chosen, rest = free[:count], np.concatenate([kept, free[count:]])
     rest = np.sort(rest[: max(batch, HELDOUT_ITEMS // batch * batch)])

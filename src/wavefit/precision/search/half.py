@@ -41,7 +41,10 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
     barred = {node.node: node for node in (*cannot(found.model, low), *found.left)}
     free = [str(node.name) for node in found.model.graph if computes(node) and node.name not in barred]
     if not free:
-        return _refused(material, low, tuple(f"{name}: {node.reason}" for name, node in barred.items()))
+        why = [f"{name}: {node.reason}" for name, node in barred.items()] or [
+            "nothing in it computes in fp32"
+        ]
+        return _refused(material, low, tuple(why))
     kept, sensitivity = _islands(material, found.model, free, low)
     if len(kept) == len(free):
         return _refused(material, low)
