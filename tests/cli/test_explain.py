@@ -111,7 +111,7 @@ def test_the_facts_of_a_recorded_machine_are_used(shell: Shell, tmp_path: Path) 
     text = "rocBLAS error: Cannot read TensileLibrary.dat"
     code, out, _ = shell.type("explain", "--root", str(tmp_path), text)
     assert code == 0
-    assert "Cause on this machine: This rocBLAS has no kernels for gfx1103;" in out
+    assert "Cause on this machine: This rocBLAS has no kernels for gfx1103: ROCm 10 has" in out
     assert "export HSA_OVERRIDE_GFX_VERSION=11.0.0" in out
     with tarfile.open(shell.folder / "machine.tar.gz", "w:gz") as tar:
         for entry in tmp_path.iterdir():
