@@ -220,7 +220,10 @@ def _precisions(text: str, data: Path | None) -> tuple[Precision, ...]:
         )
     if text.strip() == _AUTO:
         return ("fp32", "fp16") if data is None else ("fp32", "fp16", "int8")
-    return choices("--precision", text, Precision)
+    try:
+        return choices("--precision", text, Precision)
+    except InputError as error:
+        raise InputError(error.what, f"{error.fix}; or auto alone") from error
 
 
 def build_request(
