@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from wavefit.precision.graph import infer
 from wavefit.precision.half.rewire import (
-    Names,
     add_cast,
     add_constant,
     drop_unused,
@@ -17,6 +16,7 @@ from wavefit.precision.half.rewire import (
     replace,
 )
 from wavefit.precision.half.types import NAMES, Low, Slots, dtype, is_fp32, require_cast, slots
+from wavefit.precision.names import Names
 from wavefit.schema import KeptNode, Precision
 
 if TYPE_CHECKING:

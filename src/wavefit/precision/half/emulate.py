@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from wavefit.precision.half.overflow import checked
 from wavefit.precision.half.rewire import (
-    Names,
     add_cast,
     add_constant,
     drop_unused,
@@ -17,6 +16,7 @@ from wavefit.precision.half.rewire import (
     replace,
 )
 from wavefit.precision.half.types import NAMES, Slots, dtype, require_cast, slots
+from wavefit.precision.names import Names
 from wavefit.schema import Precision
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wavefit.precision.half.accumulate import summed_axes
-from wavefit.precision.half.rewire import Names, add_constant
+from wavefit.precision.half.rewire import add_constant
 from wavefit.precision.half.types import dtype
+from wavefit.precision.names import Names
 
 if TYPE_CHECKING:
     import onnx_ir as ir

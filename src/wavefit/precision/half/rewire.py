@@ -1,4 +1,4 @@
-"""Small edits of a graph: fresh names, rounded constants, casts where they are wanted."""
+"""Small edits of a graph: rounded constants, casts where they are wanted."""
 
 from __future__ import annotations
 
@@ -12,26 +12,6 @@ from wavefit.precision.half.types import dtype
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-
-
-class Names:
-    """Names that no value or node of the model has yet."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self._taken = {str(value.name) for graph in model.graphs() for value in graph.initializers.values()}
-        for graph in model.graphs():
-            self._taken.update(str(value.name) for value in graph.inputs)
-        for node in model.graph.all_nodes():
-            self._taken.add(str(node.name))
-            self._taken.update(str(value.name) for value in node.outputs)
-
-    def fresh(self, base: str) -> str:
-        name, number = base, 1
-        while name in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name)
-        return name
 
 
 def prepared(model: ir.Model, assignment: Mapping[str, str]) -> ir.Model:

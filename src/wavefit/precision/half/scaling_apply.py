@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wavefit.precision.graph import constant
-from wavefit.precision.half.rewire import Names, add_constant
+from wavefit.precision.half.rewire import add_constant
 from wavefit.precision.half.scaling_rules import rule
 from wavefit.precision.half.stretch import Coefficients, constants, edges, touched
+from wavefit.precision.names import Names
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wavefit.precision.names import Names
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -15,18 +17,11 @@ class Constants:
 
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
-        self._taken = {str(node.name) for node in model.graph.all_nodes()}
-        self._taken |= {str(value.name) for node in model.graph.all_nodes() for value in node.outputs}
-        self._taken |= {str(value.name) for value in model.graph.inputs} | set(model.graph.initializers)
+        self._names = Names(model)
 
     def free(self, name: str) -> str:
         """That name, or one like it, which no node and no value has; it is taken from now on."""
-        found, number = name, 1
-        while found in self._taken:
-            number += 1
-            found = f"{name}_{number}"
-        self._taken.add(found)
-        return found
+        return self._names.fresh(name)
 
     def add(self, name: str, array: np.ndarray) -> ir.Value:
         """A new initializer."""
