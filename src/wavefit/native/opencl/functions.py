@@ -1,0 +1,57 @@
+"""The scalar functions of elementwise expressions in OpenCL C, by the names that ``Apply.function`` takes.
+
+Arguments stand as {0}, {1}, {2}. Floats are ``float`` in registers however they are stored; ``bool`` is ``uchar``, 0 or
+1. Where ONNX's meaning differs from C's (``mod`` takes the divisor's sign, ``round`` goes to even), ONNX's is written.
+"""
+
+from __future__ import annotations
+
+FUNCTIONS: dict[str, str] = {
+    "copy": "{0}",
+    "add": "({0} + {1})",
+    "sub": "({0} - {1})",
+    "mul": "({0} * {1})",
+    "div": "({0} / {1})",
+    "fma": "fma({0}, {1}, {2})",
+    "neg": "(-{0})",
+    "min": "min({0}, {1})",
+    "max": "max({0}, {1})",
+    "fmin": "fmin({0}, {1})",
+    "fmax": "fmax({0}, {1})",
+    "pow": "pow({0}, {1})",
+    "abs": "abs({0})",
+    "fabs": "fabs({0})",
+    "sqrt": "sqrt({0})",
+    "reciprocal": "(1.0f / {0})",
+    "exp": "exp({0})",
+    "log": "log({0})",
+    "sin": "sin({0})",
+    "cos": "cos({0})",
+    "tan": "tan({0})",
+    "tanh": "tanh({0})",
+    "erf": "erf({0})",
+    "sigmoid": "(1.0f / (1.0f + exp(-{0})))",
+    "softplus": "(fmax({0}, 0.0f) + log1p(exp(-fabs({0}))))",
+    "relu": "fmax({0}, 0.0f)",
+    "leaky_relu": "({0} < 0.0f ? {1} * {0} : {0})",
+    "elu": "({0} < 0.0f ? {1} * expm1({0}) : {0})",
+    "clip": "fmin(fmax({0}, {1}), {2})",
+    "floor": "floor({0})",
+    "ceil": "ceil({0})",
+    "round": "rint({0})",
+    "sign": "sign({0})",
+    "fmod": "fmod({0}, {1})",
+    "mod": "((({0}) % ({1}) + ({1})) % ({1}))",
+    "equal": "({0} == {1})",
+    "less": "({0} < {1})",
+    "less_equal": "({0} <= {1})",
+    "greater": "({0} > {1})",
+    "greater_equal": "({0} >= {1})",
+    "and": "({0} && {1})",
+    "or": "({0} || {1})",
+    "xor": "(!{0} != !{1})",
+    "not": "(!{0})",
+    "isnan": "isnan({0})",
+    "where": "({0} ? {1} : {2})",
+    "cast": "{0}",
+}

@@ -1,0 +1,62 @@
+"""The kernel templates, found by name: one file turns a kind of operation into kernels.
+
+A template is a module ``kernels/NAME.py`` (no leading underscore) with what :class:`Template` lists. Adding one edits
+nothing else. Templates are pure: they make source text from shapes, and touch no device.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from typing import Protocol, cast
+
+import numpy as np
+
+from wavefit.native.operation import Config, Implementation, Limits, Operation
+
+
+class Template(Protocol):
+    """What a template's module offers."""
+
+    OPS: tuple[str, ...]
+    """``Operation.op`` that it may compute."""
+
+    def claims(self, operation: Operation) -> bool:
+        """Whether it computes this operation, with these views as they lie in memory."""
+        ...
+
+    def configurations(self, operation: Operation, limits: Limits) -> Iterator[Config]:
+        """Configurations worth trying on such a device, the one to take without tuning first. Never empty.
+
+        Pruned by what the device is: none takes more local memory, work-items or registers than it has.
+        """
+        ...
+
+    def build(self, operation: Operation, config: Config) -> Implementation:
+        """The kernels of one configuration."""
+        ...
+
+    def pack(self, how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
+        """A constant input in the order that ``how`` names. Only where the template packs."""
+        ...
+
+    def cost(self, operation: Operation, config: Config, limits: Limits) -> float:
+        """Predicted seconds, by which templates and configurations are ranked before any is timed."""
+        ...
+
+
+def names() -> list[str]:
+    return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if not entry.name.startswith("_"))
+
+
+@cache
+def get(name: str) -> Template:
+    return cast(Template, importlib.import_module(f"{__name__}.{name}"))
+
+
+def claiming(operation: Operation) -> list[str]:
+    """The names of the templates that compute an operation; empty where none does."""
+    candidates = (name for name in names() if operation.op in get(name).OPS)
+    return [name for name in candidates if get(name).claims(operation)]

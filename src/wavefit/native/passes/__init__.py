@@ -1,0 +1,1 @@
+"""What is done to a graph before it is laid out, in this order: one pass a file, each a function of the graph."""
