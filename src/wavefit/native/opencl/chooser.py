@@ -1,0 +1,61 @@
+"""Which template and configuration compute an operation: the tuned one, else what the model predicts best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from wavefit.native.opencl import kernels
+from wavefit.native.operation import Config, Implementation, Limits, Operation, Packed
+
+Choices = Mapping[str, tuple[str, Config]]
+"""Template and configuration by ``Operation.key``."""
+
+
+class Chooser:
+    """The OpenCL templates for one device; see :class:`wavefit.native.program.Kernels`.
+
+    Args:
+        limits: of the device.
+        tuned: choices that were measured on it; the others are predicted.
+    """
+
+    def __init__(self, limits: Limits, tuned: Choices | None = None) -> None:
+        self._limits = limits
+        self._tuned = tuned or {}
+        self._found: dict[str, tuple[float, str, Config] | None] = {}
+
+    def cost(self, operation: Operation) -> float | None:
+        found = self._choice(operation)
+        return None if found is None else found[0]
+
+    def build(self, operation: Operation) -> Implementation:
+        found = self._choice(operation)
+        assert found is not None, operation
+        _, template, config = found
+        return kernels.get(template).build(operation, config)
+
+    def pack(
+        self, made: Implementation, packed: Packed, operation: Operation, array: np.ndarray
+    ) -> np.ndarray:
+        return kernels.get(made.template).pack(packed.how, operation, array)
+
+    def _choice(self, operation: Operation) -> tuple[float, str, Config] | None:
+        key = operation.key
+        if key not in self._found:
+            self._found[key] = self._chosen(operation, key)
+        return self._found[key]
+
+    def _chosen(self, operation: Operation, key: str) -> tuple[float, str, Config] | None:
+        if key in self._tuned:
+            template, config = self._tuned[key]
+            return kernels.get(template).cost(operation, config, self._limits), template, config
+        best: tuple[float, str, Config] | None = None
+        for name in kernels.claiming(operation):
+            made = kernels.get(name)
+            config = next(iter(made.configurations(operation, self._limits)))
+            cost = made.cost(operation, config, self._limits)
+            if best is None or cost < best[0]:
+                best = cost, name, config
+        return best
