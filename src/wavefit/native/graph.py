@@ -79,6 +79,9 @@ class Node:
 class Graph:
     """Nodes in an order in which they can run.
 
+    Who makes and who reads a value is looked up in tables that are built when they are asked for. The methods that
+    change the graph drop them; who changes ``nodes`` or a node's inputs directly calls :meth:`changed`.
+
     Args:
         nodes: every input of a node is a constant, an input of the graph, or made by a node before it.
         inputs: what is given.
@@ -89,14 +92,19 @@ class Graph:
         self.nodes = list(nodes)
         self.inputs = list(inputs)
         self.outputs = list(outputs)
+        self._producers: dict[Value, Node] = {}
+        self._users: dict[Value, list[Node]] = {}
+        self._known = -1  # nodes when the tables were built
 
     def producer(self, value: Value) -> Node | None:
         """The node that makes it."""
-        return next((node for node in self.nodes if value in node.outputs), None)
+        self._look()
+        return self._producers.get(value)
 
     def users(self, value: Value) -> list[Node]:
         """The nodes that read it, each once, in order."""
-        return [node for node in self.nodes if value in node.inputs]
+        self._look()
+        return list(self._users.get(value, ()))
 
     def only_user(self, value: Value) -> Node | None:
         """The one node that reads it; None where several do, none does, or the graph gives it out."""
@@ -104,16 +112,46 @@ class Graph:
         return users[0] if len(users) == 1 and value not in self.outputs else None
 
     def replace(self, old: Value, new: Value) -> None:
-        """Lets every reader of ``old`` read ``new``. An output of the graph keeps its name: see :meth:`rename`."""
-        for node in self.nodes:
+        """Lets every reader of ``old`` read ``new``. An output of the graph loses its name: see :meth:`bypass`."""
+        for node in self.users(old):
             node.inputs = [new if value is old else value for value in node.inputs]
         self.outputs = [new if value is old else value for value in self.outputs]
+        self.changed()
+
+    def bypass(self, node: Node) -> bool:
+        """Takes out a node whose output equals its first input; what the graph gives out keeps its name.
+
+        False, and nothing changed, where an output of the graph would have to bear two names.
+        """
+        old, new = node.output, node.inputs[0]
+        assert new is not None
+        if old in self.outputs:
+            if new.constant is not None or new in self.inputs or new in self.outputs:
+                return False
+            old.name, new.name = new.name, old.name
+        self.replace(old, new)
+        self.remove(node)
+        return True
+
+    def rewire(self, node: Node, inputs: Iterable[Value | None]) -> None:
+        """Gives a node other inputs."""
+        node.inputs = list(inputs)
+        self.changed()
+
+    def substitute(self, old: Node, new: Node) -> None:
+        """Puts a node where another is, whose outputs it makes from now on. It may have stood at an earlier place."""
+        new.outputs = old.outputs
+        new.source = tuple(dict.fromkeys((*new.source, *old.source)))
+        self.nodes = [new if node is old else node for node in self.nodes if node is not new]
+        self.changed()
 
     def remove(self, node: Node) -> None:
         self.nodes.remove(node)
+        self.changed()
 
     def insert_before(self, place: Node, node: Node) -> None:
         self.nodes.insert(self.nodes.index(place), node)
+        self.changed()
 
     def prune(self) -> None:
         """Takes out the nodes whose outputs nobody reads."""
@@ -124,3 +162,19 @@ class Graph:
                 kept.append(node)
                 wanted.update(value for value in node.inputs if value is not None)
         self.nodes = kept[::-1]
+        self.changed()
+
+    def changed(self) -> None:
+        """Says that nodes, or their inputs or outputs, are others than before."""
+        self._known = -1
+
+    def _look(self) -> None:
+        if self._known == len(self.nodes):
+            return
+        self._producers = {value: node for node in self.nodes for value in node.outputs}
+        self._users = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                if value is not None:
+                    self._users.setdefault(value, []).append(node)
+        self._known = len(self.nodes)
