@@ -204,14 +204,8 @@ class _Assembly:
         value = node.inputs[packed.input]
         assert value is not None
         place = self._layout.places[value]
-        key = (
-            place.storage,
-            repr(place.view),
-            template,
-            packed.how,
-            operation.op,
-            repr(operation.attributes),
-        )
+        meaning = (operation.op, repr(operation.attributes), made.template, packed.how)
+        key = (place.storage, repr(place.view), *meaning)
         if key not in self._numbers:
             logical = _strided(self._held(place.storage), place.view)
             array = self._kernels.pack(made, packed, operation, np.array(logical))
