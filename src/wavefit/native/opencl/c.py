@@ -58,11 +58,16 @@ def load(dtype: str, pointer: str, at: str) -> str:
     return f"vload_half({at}, {pointer})" if dtype == "float16" else f"{pointer}[{at}]"
 
 
-def load_vector(dtype: str, pointer: str, at: str, width: int) -> str:
-    """``width`` neighbouring elements; the place need not be a multiple of the width."""
+def load_vector(dtype: str, pointer: str, at: str, width: int, aligned: bool = False) -> str:
+    """``width`` neighbouring elements; the place need not be a multiple of the width unless ``aligned``.
+
+    Some compilers make one wide load only of what is known to be aligned: say so where it is (:func:`aligned`).
+    """
     if width == 1:
         return load(dtype, pointer, at)
-    name = f"vload_half{width}" if dtype == "float16" else f"vload{width}"
+    if aligned and dtype != "float16":
+        return f"*(__global const {register(dtype)}{width} *)({pointer} + ({at}))"
+    name = f"vload{'a' * aligned}_half{width}" if dtype == "float16" else f"vload{width}"
     return f"{name}(0, {pointer} + ({at}))"
 
 
@@ -75,12 +80,22 @@ def store(dtype: str, pointer: str, at: str, value: str) -> str:
     return f"{pointer}[{at}] = {value};"
 
 
-def store_vector(dtype: str, pointer: str, at: str, value: str, width: int) -> str:
-    """The statement that stores a vector of neighbouring elements."""
+def store_vector(dtype: str, pointer: str, at: str, value: str, width: int, aligned: bool = False) -> str:
+    """The statement that stores a vector of neighbouring elements; ``aligned`` as in :func:`load_vector`."""
     if width == 1:
         return store(dtype, pointer, at, value)
-    name = f"vstore_half{width}" if dtype == "float16" else f"vstore{width}"
+    if aligned and dtype != "float16":
+        return f"*(__global {register(dtype)}{width} *)({pointer} + ({at})) = {value};"
+    name = f"vstore{'a' * aligned}_half{width}" if dtype == "float16" else f"vstore{width}"
     return f"{name}({value}, 0, {pointer} + ({at}));"
+
+
+def aligned(view: View, width: int, axis: int = -1) -> bool:
+    """Whether every ``width``-th element along an axis of stride 1 lies at a multiple of ``width`` in its buffer."""
+    steps = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    if view.shape[axis] > 1:
+        steps.remove(view.strides[axis])
+    return view.strides[axis] == 1 and all(step % width == 0 for step in (view.offset, *steps))
 
 
 def literal(value: float, dtype: str = "float32") -> str:
@@ -105,11 +120,16 @@ def expression(pointwise: Pointwise, operands: Sequence[str], prefix: str = "e")
     known, lines = list(operands), []
 
     def text(argument: Argument, dtype: str) -> str:
-        return literal(argument, dtype) if isinstance(argument, float) else known[argument]
+        if not isinstance(argument, float):
+            return known[argument]
+        if dtype == "bool":  # a comparison's constant is of the other side's type: C converts it
+            return str(int(argument)) if argument.is_integer() else literal(argument)
+        return literal(argument, dtype)
 
     for number, step in enumerate(pointwise.steps):
         code = FUNCTIONS[step.function].format(*(text(each, step.dtype) for each in step.arguments))
         kind = register(step.dtype)
+        code = f"{code} != 0" if step.dtype == "bool" else code
         lines.append(f"const {kind} {prefix}{number} = {_cast(kind, code)};")
         known.append(f"{prefix}{number}")
     return lines, known[-1] if pointwise.steps else known[0]
