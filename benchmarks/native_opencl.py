@@ -4,9 +4,8 @@
 
 PyTorch runs as an experienced user has it: eager, as a CUDA graph, and torch.compile(mode="reduce-overhead") with
 frozen weights. Inputs lie on the device; a time is the median over rounds of the mean of runs back to back, the
-contenders taking turns. "host" is the engine from a NumPy array to a NumPy array. The floor is ResNet-50's 8.2 GFLOP an image over
-the fp32 peak, or its bytes over the bandwidth. Errors are relative L2 against float64. Needs one GPU with PyTorch and
-OpenCL.
+contenders taking turns. "host" is the engine from a NumPy array to a NumPy array. The floor is ResNet-50's 8.2 GFLOP
+an image over the fp32 peak. Errors are relative L2 against float64. Needs one GPU with PyTorch and OpenCL.
 """
 
 from __future__ import annotations
@@ -196,8 +195,6 @@ def _table(rows: dict[int, dict[str, float]]) -> None:
     for batch, row in rows.items():
         best = min(row[name] for name in TIMED[:3] if name in row)
         cells = [row[name] * 1e3 if name in TIMED else row[name] for name in names]
-            for name in names
-        ]
         print(f"{batch:5} " + " ".join(f"{cell:11.4g}" for cell in cells) + f"   {row['native'] / best:.2f}")
 
 
