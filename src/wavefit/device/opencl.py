@@ -117,7 +117,7 @@ def _info(cl: Any, device: Any, what: int) -> Any:
 
 def _khr_address(device: Any) -> str | None:
     """Domain, bus, device, function as cl_device_pci_bus_info_khr has them, four unsigned integers."""
-    library = _loader()
+    library = loader()
     if library is None:
         return None
     answer = (ctypes.c_uint32 * 4)()
@@ -128,7 +128,7 @@ def _khr_address(device: Any) -> str | None:
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*answer)
 
 
-def _loader() -> ctypes.CDLL | None:
+def loader() -> ctypes.CDLL | None:
     """An OpenCL loader. Any will do: it calls through the table that each device carries with it."""
     import pyopencl
 

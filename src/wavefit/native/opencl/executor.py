@@ -27,6 +27,9 @@ class Executor:
         cache: folder for compiled kernels; None keeps none.
         profiling: whether :meth:`times` may be asked; costs a little on each launch.
 
+    Attributes:
+        launch: enqueues every kernel once; does not wait.
+
     Raises:
         RouteError: a kernel does not compile, or the device has too little memory.
     """
@@ -43,6 +46,7 @@ class Executor:
             self.queue = cl.CommandQueue(self.context, properties=properties)
             self._buffers = _allocate(cl, self.context, self.queue, program)
             self._launches = self._prepare(cache)
+            self.launch = Launcher(self.queue, self._launches)
             self._host = Host(cl, self.queue, program, self._buffers, bool(device.host_unified_memory))
             self.queue.finish()
 
@@ -66,14 +70,6 @@ class Executor:
             self._host.upload(inputs)
             self.launch()
             return self._host.download()
-
-    def launch(self) -> None:
-        """Enqueues every kernel; does not wait."""
-        import pyopencl as cl
-
-        queue, enqueue = self.queue, cl.enqueue_nd_range_kernel
-        for kernel, global_size, local_size in self._launches:
-            enqueue(queue, kernel, global_size, local_size)
 
     def times(self) -> list[tuple[Step, float]]:
         """Device seconds of each step in one run on the inputs that were uploaded last."""

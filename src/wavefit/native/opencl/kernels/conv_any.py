@@ -35,10 +35,8 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
         for items in (64, 128, 256):
             config = (channels, pixels, items, vector)
             small = channels * pixels == 1 and items == 64
-            if (
-                config in seen
-                or not small
-                and (items > limits.work_group or registers > limits.most_registers)
+            if config in seen or (
+                not small and (items > limits.work_group or registers > limits.most_registers)
             ):
                 continue
             seen.add(config)
@@ -154,7 +152,7 @@ def _taps(operation: Operation, shape: _conv.Conv, config: Config, inner: list[s
 
 
 def multiply(operation: Operation, shape: _conv.Conv, config: Config) -> list[str]:
-    """The loop over input channels: ``a0``... += inputs at ``at0``..., where ``ok0``..., times the weights of ``tap``."""
+    """The loop over input channels: each ``a`` += the input at its ``at``, where its ``ok``, times ``tap``'s weights."""
     channels, pixels, vector = (int(config[key]) for key in ("channels", "pixels", "vector"))
     step = shape.x.strides[1] if shape.x.shape[1] > 1 else 0
     kind, wide = _conv.floats(vector), _conv.aligned(shape.x, vector) and shape.ins % vector == 0

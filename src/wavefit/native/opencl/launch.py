@@ -1,0 +1,69 @@
+"""The launch path: arguments set once, then one call of the driver a launch and nothing else.
+
+``pyopencl.enqueue_nd_range_kernel`` converts its arguments and makes an event on every call; here both are done once, or
+never. Kernels, queues and errors stay pyopencl's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from wavefit.device.opencl import loader
+
+
+class Launcher:
+    """Enqueues the same launches again and again.
+
+    Args:
+        queue: a ``pyopencl.CommandQueue``, in order.
+        launches: kernels with their arguments set, global sizes, local sizes.
+    """
+
+    def __init__(self, queue: Any, launches: Sequence[tuple[Any, tuple[int, ...], tuple[int, ...]]]) -> None:
+        self._queue = queue
+        self._launches = launches  # keeps the kernels alive
+        library = loader()
+        self._enqueue = None if library is None else library.clEnqueueNDRangeKernel
+        self._calls = [_call(queue, *launch) for launch in launches]
+
+    def __call__(self) -> None:
+        """Enqueues all; does not wait.
+
+        Raises:
+            pyopencl.Error: the driver refused a launch.
+        """
+        enqueue = self._enqueue
+        if enqueue is None:
+            self._by_pyopencl()
+            return
+        for call in self._calls:
+            status = enqueue(*call)
+            if status:
+                self._by_pyopencl()  # raises what the driver says, in pyopencl's words
+                return
+
+    def _by_pyopencl(self) -> None:
+        import pyopencl as cl
+
+        for launch in self._launches:
+            cl.enqueue_nd_range_kernel(self._queue, *launch)
+
+
+def _call(
+    queue: Any, kernel: Any, global_size: tuple[int, ...], local_size: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """clEnqueueNDRangeKernel's arguments: no offset, no events."""
+    sizes = ctypes.c_size_t * len(global_size)
+    return (
+        ctypes.c_void_p(queue.int_ptr),
+        ctypes.c_void_p(kernel.int_ptr),
+        ctypes.c_uint(len(global_size)),
+        None,
+        sizes(*global_size),
+        sizes(*local_size),
+        ctypes.c_uint(0),
+        None,
+        None,
+    )
