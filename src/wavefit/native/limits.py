@@ -1,0 +1,168 @@
+"""What kernels may take of a device: from the catalogue for a GPU that is not here, from its driver for one that is.
+
+Sources: AMD's registers, granules, waves, LDS and peaks, catalogue.toml. A work-group of 256 is what AMD's drivers
+allow a kernel by default (CL_DEVICE_MAX_WORK_GROUP_SIZE), and what LLVM's AMDGPU backend reckons registers for.
+NVIDIA's: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (registers, warps), CUDA
+Occupancy Calculator (registers are given to a warp 256 at a time).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from wavefit.device import catalogue
+from wavefit.native.operation import Limits
+from wavefit.schema import Device
+
+_WORK_GROUP = 256
+_MOST_REGISTERS = 256  # v0 to v255 is what an instruction can name; CDNA 2 on has as many AGPRs beside
+_WARPS_OF_AN_SM = {(7, 5): 32, (8, 6): 48, (8, 7): 48, (8, 9): 48, (12, 0): 48, (12, 1): 48}  # 64 elsewhere
+_QUADRANTS = 4  # an SM's, each with registers and a scheduler of its own, from compute capability 5.0 on
+
+
+def of_gfx(gfx: str) -> Limits:
+    """The limits of an AMD target, with the units and peaks of the product that the catalogue lists first for it.
+
+    fp16 and dot say what the target's instructions are; whether a driver offers them only the driver knows.
+
+    Raises:
+        InputError: the catalogue has no such target.
+    """
+    return _of_target(catalogue.device_of(gfx.lower()))
+
+
+def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:
+    """The limits of a device that OpenCL has.
+
+    Args:
+        cl_device: a ``pyopencl.Device``.
+        device: the same as the machine tells it, for its peaks and caches; None: the catalogue's, by name.
+    """
+    import pyopencl as cl
+
+    extensions = frozenset(cl_device.extensions.split())
+    if not cl_device.type & cl.device_type.GPU:
+        limits = Limits(name=_name(cl_device), kind="cpu", wave=max(1, cl_device.native_vector_width_float))
+    elif "cl_nv_device_attribute_query" in extensions:
+        limits = _of_nvidia(cl_device)
+    else:
+        limits = _of_amd(cl_device, device)
+    if device is None and limits.kind == "gpu":
+        known = catalogue.product(limits.name)
+        device = catalogue.device_of(known.name) if known is not None else None
+    limits = _with_figures(limits, device)
+    return replace(
+        limits,
+        compute_units=limits.compute_units or cl_device.max_compute_units,
+        work_group=cl_device.max_work_group_size,
+        local_bytes=cl_device.local_mem_size,
+        fp16="cl_khr_fp16" in extensions,
+        subgroups="cl_khr_subgroups" in extensions,
+        dot="cl_khr_integer_dot_product" in extensions,
+        command_buffers="cl_khr_command_buffer" in extensions,
+        unified=bool(cl_device.host_unified_memory),
+    )
+
+
+def _of_target(device: Device) -> Limits:
+    assert device.gfx is not None
+    facts = catalogue.target(device.gfx)
+    assert facts is not None
+    wave = facts.wave_sizes[0]
+    limits = Limits(
+        name=device.name or device.gfx,
+        gfx=facts.gfx,
+        wave=wave,
+        work_group=_WORK_GROUP,
+        local_bytes=facts.lds_bytes,
+        registers=facts.vgprs[wave],
+        most_registers=_MOST_REGISTERS,
+        register_granule=facts.vgpr_granule[wave],
+        waves=facts.max_waves_per_simd,
+        simds=facts.simds_per_cu,
+        fp16=True,  # every target of the catalogue, from GCN 3 on (AMD, "Vega" ISA, v_add_f16)
+        dot=any(name.startswith("v_dot4") for name in facts.dot),
+        unified=bool(device.integrated),
+    )
+    return _with_figures(limits, device)
+
+
+def _of_amd(cl_device: Any, device: Device | None) -> Limits:
+    """By the target in the name, as AMD's drivers ("gfx1103") and rusticl ("AMD Radeon 780M (radeonsi, gfx1103_r1...")
+    give it; a GPU of another maker, or of a target that the catalogue lacks, keeps what Limits has for all.
+    """
+    found = re.search(r"gfx[0-9a-f]{3,4}", cl_device.name.lower())
+    gfx = device.gfx if device is not None and device.gfx else found[0] if found else None
+    if gfx is None or catalogue.target(gfx) is None:
+        return Limits(name=_name(cl_device), gfx=gfx)
+    limits = replace(_of_target(Device(id=gfx, kind="gpu", gfx=gfx)), name=_name(cl_device))
+    wave = _asked(cl_device, "WAVEFRONT_WIDTH_AMD")
+    facts = catalogue.target(gfx)
+    assert facts is not None
+    if wave in facts.vgprs:
+        registers, granule = facts.vgprs[wave], facts.vgpr_granule[wave]
+        limits = replace(limits, wave=wave, registers=registers, register_granule=granule)
+    if not cl_device.platform.name.startswith("AMD Accelerated"):
+        return limits
+    from wavefit.device.hip import compute_units
+
+    return replace(limits, compute_units=compute_units(gfx, cl_device.max_compute_units))
+
+
+def _of_nvidia(cl_device: Any) -> Limits:
+    capability = tuple(
+        _asked(cl_device, f"COMPUTE_CAPABILITY_{part}_NV", unknown=0) for part in ("MAJOR", "MINOR")
+    )
+    wave = _asked(cl_device, "WARP_SIZE_NV", unknown=32)
+    registers = _asked(cl_device, "REGISTERS_PER_BLOCK_NV", unknown=65536)
+    warps = _WARPS_OF_AN_SM.get((capability[0], capability[1]), 64)
+    return Limits(
+        name=_name(cl_device),
+        wave=wave,
+        registers=registers // wave // _QUADRANTS,
+        most_registers=255,
+        register_granule=256 // wave,
+        waves=warps // _QUADRANTS,
+        simds=_QUADRANTS,
+    )
+
+
+def _with_figures(limits: Limits, device: Device | None) -> Limits:
+    """With what a Device knows beyond the driver: peaks, the L2 cache, units."""
+    if device is None:
+        return limits
+    flops, bandwidth = device.peaks.get("fp32"), device.peaks.get("bandwidth")
+    return replace(
+        limits,
+        compute_units=limits.compute_units or device.compute_units,
+        l2_bytes=device.caches.get("l2_bytes"),
+        flops=None if flops is None else flops.value,
+        bandwidth=None if bandwidth is None else bandwidth.value,
+    )
+
+
+def _asked(cl_device: Any, name: str, unknown: int = -1) -> int:
+    """What an extension's query gives; ``unknown`` where the driver has no such query."""
+    import pyopencl as cl
+
+    try:
+        return int(cl_device.get_info(getattr(cl.device_info, name)))
+    except cl.Error:
+        return unknown
+
+
+def _name(cl_device: Any) -> str:
+    """The product, where AMD's platform tells it beside the target; without what rusticl adds in brackets."""
+    import pyopencl as cl
+
+    if "cl_amd_device_attribute_query" in cl_device.extensions.split():
+        try:
+            board = str(cl_device.get_info(cl.device_info.BOARD_NAME_AMD)).strip()
+        except cl.Error:
+            board = ""
+        if board:
+            return board
+    return str(cl_device.name).split(" (")[0].strip()
