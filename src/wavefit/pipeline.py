@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -202,9 +203,12 @@ def _try_all(order: Order, journal: Journal, progress: Progress) -> _Tried:
 
 
 def _devices(progress: Progress) -> tuple[Device, ...]:
-    """What this machine has; its GPUs with what each runtime calls them, all with the peaks measured earlier."""
+    """What this machine has, with what each runtime calls it and the peaks measured earlier.
+
+    Runtimes are asked where a GPU is, or OpenCL is installed, which may drive the CPU.
+    """
     found = probe()
-    if any(device.kind == "gpu" for device in found):
+    if any(device.kind == "gpu" for device in found) or find_spec("pyopencl") is not None:
         found = with_runtimes(found, progress.say)
     return tuple(measured(device) for device in found)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from wavefit.native import passes
 from wavefit.native.half import store_half
 from wavefit.native.import_onnx import load
-from wavefit.native.operation import Refusal
+from wavefit.native.operation import UnsupportedNode
 from wavefit.native.program import Kernels, Program, compile_graph
 
 
 def prepare(
     path: Path, shapes: Mapping[str, tuple[int, ...]], kernels: Kernels, half: bool = False
-) -> Program | tuple[Refusal, ...]:
+) -> Program | tuple[UnsupportedNode, ...]:
     """Compiles a model for fixed input shapes.
 
     Args:

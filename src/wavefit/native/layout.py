@@ -13,7 +13,7 @@ from typing import Literal
 
 from wavefit.native import views
 from wavefit.native.graph import Graph, Node, Value
-from wavefit.native.operation import Operation, Refusal, View, channels_last, row_major
+from wavefit.native.operation import Operation, UnsupportedNode, View, channels_last, row_major
 
 VIEWS = frozenset(("Reshape", "Transpose", "Slice", "Expand"))
 _IMAGE = frozenset(
@@ -63,7 +63,7 @@ class Layout:
         return _operation(node, self.places)
 
 
-def lay_out(graph: Graph, cost: Cost) -> Layout | tuple[Refusal, ...]:
+def lay_out(graph: Graph, cost: Cost) -> Layout | tuple[UnsupportedNode, ...]:
     """Places every value of a graph, or says which nodes no kernel computes."""
     walk = _Walk(graph, cost)
     for node in graph.nodes:
@@ -80,7 +80,7 @@ class _Walk:
         self._parts = _parts(graph)
         self._copies: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self.nodes: list[Node] = []
-        self.refusals: list[Refusal] = []
+        self.refusals: list[UnsupportedNode] = []
         self.places: dict[Value, Placed] = {}
         for value in graph.inputs:
             self._place(value, "input", row_major(value.shape))
@@ -129,7 +129,7 @@ class _Walk:
             self._reserve(value)
         node = self._with_better_inputs(node)
         if self._cost(_operation(node, self.places)) is None:
-            self.refusals.append(Refusal(reason=f"{node.op} node {node.name!r}: {_shapes(node)}"))
+            self.refusals.append(UnsupportedNode(node=node.name, op=node.op, reason=_shapes(node)))
         self.nodes.append(node)
 
     def _with_better_inputs(self, node: Node) -> Node:

@@ -188,7 +188,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     unified: bool = False  # device and host share one memory
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
-    """Why an operation, or a configuration on a device, cannot be had."""
+class UnsupportedNode(Struct, frozen=True, kw_only=True):
+    """A node that the engine cannot run: which operator, why, and what to do."""
 
+    node: str
+    op: str
     reason: str
+    fix: str = "run this model on another route, or export it without this operator"

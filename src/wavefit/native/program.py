@@ -11,7 +11,7 @@ from wavefit.native import memory
 from wavefit.native.graph import Graph, Node, Value
 from wavefit.native.layout import Layout, Placed, Storage, lay_out
 from wavefit.native.memory import Life
-from wavefit.native.operation import Buffer, Implementation, Kernel, Operation, Packed, Refusal, View
+from wavefit.native.operation import Buffer, Implementation, Kernel, Operation, Packed, UnsupportedNode, View
 
 
 class Kernels(Protocol):
@@ -108,7 +108,7 @@ class Program:
         return self.arena_bytes + sum(place.bytes for place in self.buffers if place.kind != "arena")
 
 
-def compile_graph(graph: Graph, kernels: Kernels) -> Program | tuple[Refusal, ...]:
+def compile_graph(graph: Graph, kernels: Kernels) -> Program | tuple[UnsupportedNode, ...]:
     """Lays a graph out, chooses kernels and plans memory. Touches no device.
 
     Returns:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wavefit.native.opencl.errors import translated
 from wavefit.native.opencl.host import Host
+from wavefit.native.opencl.launch import Launcher
 from wavefit.native.operation import Kernel
 from wavefit.native.program import Program, Step
 

@@ -1,7 +1,7 @@
 """The launch path: arguments set once, then one call of the driver a launch and nothing else.
 
-``pyopencl.enqueue_nd_range_kernel`` converts its arguments and makes an event on every call; here both are done once, or
-never. Kernels, queues and errors stay pyopencl's.
+``pyopencl.enqueue_nd_range_kernel`` converts its arguments and makes an event on every call; here the first is done
+once, the other never. Kernels and queues stay pyopencl's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wavefit.device.opencl import loader
+from wavefit.errors import RouteError
 
 
 class Launcher:
@@ -32,7 +33,7 @@ class Launcher:
         """Enqueues all; does not wait.
 
         Raises:
-            pyopencl.Error: the driver refused a launch.
+            RouteError: the driver refused a launch.
         """
         enqueue = self._enqueue
         if enqueue is None:
@@ -41,8 +42,7 @@ class Launcher:
         for call in self._calls:
             status = enqueue(*call)
             if status:
-                self._by_pyopencl()  # raises what the driver says, in pyopencl's words
-                return
+                raise RouteError(f"OpenCL refused a launch: {cl_name(status)}")
 
     def _by_pyopencl(self) -> None:
         import pyopencl as cl
