@@ -32,7 +32,7 @@ def prepare(
     graph = load(path, shapes)
     if isinstance(graph, tuple):
         return graph
-    passes.optimize(graph)
+    passes.run(graph)
     if half:
         store_half(graph)
     return compile_graph(graph, kernels)

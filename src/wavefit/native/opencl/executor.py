@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from wavefit.native.opencl.errors import translated
-from wavefit.native.opencl.host import Host
-from wavefit.native.opencl.launch import Launcher
+from wavefit.native.opencl.lane import Lane
+from wavefit.native.opencl.stream import stream
 from wavefit.native.operation import Kernel
 from wavefit.native.program import Program, Step
 
 OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 _COMPILERS = 4  # drivers compile in threads of their own; more only take memory
+_LANES = 2  # batches under way in a stream: one comes in or goes out while the other is computed
 
 
 class Executor:
@@ -28,11 +29,12 @@ class Executor:
         cache: folder for compiled kernels; None keeps none.
         profiling: whether :meth:`times` may be asked; costs a little on each launch.
 
-    Attributes:
-        launch: enqueues every kernel once; does not wait.
-
     Raises:
         RouteError: a kernel does not compile, or the device has too little memory.
+
+    Attributes:
+        queue: on which it computes, in order.
+        launch: enqueues every kernel once; does not wait.
     """
 
     def __init__(
@@ -40,26 +42,27 @@ class Executor:
     ) -> None:
         import pyopencl as cl
 
+        self._cl = cl
         self.program = program
-        with translated(f"{device.name.strip()}"):
+        self._name = device.name.strip()
+        self._unified = bool(device.host_unified_memory)
+        with translated(self._name):
             self.context = cl.Context([device])
-            properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
-            self.queue = cl.CommandQueue(self.context, properties=properties)
-            self._buffers = _allocate(cl, self.context, self.queue, program)
-            self._launches = self._prepare(cache)
-            self.launch = Launcher(self.queue, self._launches)
-            self._host = Host(cl, self.queue, program, self._buffers, bool(device.host_unified_memory))
+            self._properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+            self.queue = cl.CommandQueue(self.context, properties=self._properties)
+            self._built = build_all(self.context, [step.kernel for step in program.steps], cache)
+            self._shared = _allocate(cl, self.context, self.queue, program)
+            self._lanes = [self._lane()]
             self.queue.finish()
+        self.launch = self._lanes[0].launch
 
-    def _prepare(self, cache: Path | None) -> list[tuple[Any, tuple[int, ...], tuple[int, ...]]]:
-        """A kernel object for every step, with its arguments set."""
-        built = build_all(self.context, [step.kernel for step in self.program.steps], cache)
-        launches = []
-        for step in self.program.steps:
-            kernel = _kernel(built[step.kernel.source], step.kernel.name)
-            kernel.set_args(*(self._buffers[number] for number in step.buffers))
-            launches.append((kernel, step.kernel.global_size, step.kernel.local_size))
-        return launches
+    def _lane(self) -> Lane:
+        return Lane(self._cl, self.queue, self.program, self._shared, self._kernel, self._unified)
+
+    def _kernel(self, number: int) -> Any:
+        """A kernel object of its own for a step: arguments belong to it."""
+        kernel = self.program.steps[number].kernel
+        return self._cl.Kernel(self._built[kernel.source], kernel.name)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One batch from host to host.
@@ -67,17 +70,33 @@ class Executor:
         Raises:
             RouteError: the driver failed.
         """
-        with translated("the device"):
-            self._host.upload(inputs)
-            self.launch()
-            return self._host.download()
+        lane = self._lanes[0]
+        with translated(self._name):
+            lane.upload(inputs)
+            lane.launch()
+            lane.begin_download()
+            self.queue.finish()
+            return lane.outputs()
+
+    def stream(self, batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+        """Successive batches: one is brought in and another taken out while a third is computed.
+
+        Yields:
+            Each batch's outputs, in order.
+
+        Raises:
+            RouteError: the driver failed, or there is no memory for a second set of inputs and outputs.
+        """
+        with translated(self._name):
+            while len(self._lanes) < _LANES:
+                self._lanes.append(self._lane())
+            yield from stream(self._cl, self.queue, self._lanes, batches, self._properties)
 
     def times(self) -> list[tuple[Step, float]]:
         """Device seconds of each step in one run on the inputs that were uploaded last."""
-        import pyopencl as cl
-
-        with translated("the device"):
-            events = [cl.enqueue_nd_range_kernel(self.queue, *launch) for launch in self._launches]
+        with translated(self._name):
+            enqueue = self._cl.enqueue_nd_range_kernel
+            events = [enqueue(self.queue, *launch) for launch in self._lanes[0].launches]
             self.queue.finish()
             seconds = [(event.profile.end - event.profile.start) * 1e-9 for event in events]
         return list(zip(self.program.steps, seconds, strict=True))
@@ -85,12 +104,11 @@ class Executor:
     def close(self) -> None:
         """Gives the device's memory back."""
         self.queue.finish()
-        self._launches = []
-        self._host.close()
-        for buffer in self._buffers:
-            if buffer is not None:
-                buffer.release()
-        self._buffers = []
+        for lane in self._lanes:
+            lane.close()
+        for buffer in self._shared.values():
+            buffer.release()
+        self._lanes, self._shared = [], {}
 
 
 def build_all(context: Any, kernels: list[Kernel], cache: Path | None) -> dict[str, Any]:
@@ -105,28 +123,18 @@ def build_all(context: Any, kernels: list[Kernel], cache: Path | None) -> dict[s
         return dict(zip(sources, pool.map(build, sources), strict=True))
 
 
-def _kernel(program: Any, name: str) -> Any:
-    """An object of its own for each launch: arguments belong to it."""
-    import pyopencl as cl
-
-    return cl.Kernel(program, name)
-
-
-def _allocate(cl: Any, context: Any, queue: Any, program: Program) -> list[Any]:
-    """One buffer for each place: stretches of the arena, uploaded constants, inputs and outputs."""
+def _allocate(cl: Any, context: Any, queue: Any, program: Program) -> dict[int, Any]:
+    """The buffers that all lanes share, by number: stretches of the arena, and constants, uploaded."""
     flags = cl.mem_flags
     arena = cl.Buffer(context, flags.READ_WRITE, program.arena_bytes) if program.arena_bytes else None
-    buffers: list[Any] = []
+    buffers: dict[int, Any] = {}
     for number, place in enumerate(program.buffers):
         size = max(place.bytes, 4)  # OpenCL has no empty buffers
         if place.kind == "arena":
             assert arena is not None
-            buffers.append(arena.get_sub_region(place.offset, size))
+            buffers[number] = arena.get_sub_region(place.offset, size)
         elif number in program.constants:
-            buffer = cl.Buffer(context, flags.READ_ONLY, size)
+            buffers[number] = cl.Buffer(context, flags.READ_ONLY, size)
             if place.bytes:
-                cl.enqueue_copy(queue, buffer, program.constants[number].reshape(-1).view(np.uint8))
-            buffers.append(buffer)
-        else:
-            buffers.append(cl.Buffer(context, flags.READ_WRITE | flags.ALLOC_HOST_PTR, size))
+                cl.enqueue_copy(queue, buffers[number], program.constants[number].reshape(-1).view(np.uint8))
     return buffers

@@ -51,6 +51,13 @@ class Launcher:
             cl.enqueue_nd_range_kernel(self._queue, *launch)
 
 
+def cl_name(status: int) -> str:
+    """The name of an OpenCL status: -5 is OUT_OF_RESOURCES."""
+    import pyopencl as cl
+
+    return str(cl.status_code.to_string(status, "status %d"))
+
+
 def _call(
     queue: Any, kernel: Any, global_size: tuple[int, ...], local_size: tuple[int, ...]
 ) -> tuple[Any, ...]:

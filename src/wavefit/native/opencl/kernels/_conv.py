@@ -228,6 +228,39 @@ def lanes(count: int, most: int) -> int:
     return min(most, 1 << max(0, count - 1).bit_length())
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Work-items for every pair of a block (of channels: neighbouring lanes) and a run (of pixels).
+
+    In one dimension, because NVIDIA's second one ends at 65,535 work-groups.
+    """
+
+    blocks: int
+    runs: int
+    items: int
+
+    @property
+    def across(self) -> int:
+        """Lanes of a work-group that run over blocks; the rest runs over runs."""
+        return lanes(self.blocks, self.items)
+
+    @property
+    def global_size(self) -> tuple[int]:
+        down = ceil_div(self.runs, self.items // self.across)
+        return (ceil_div(self.blocks, self.across) * down * self.items,)
+
+    @property
+    def code(self) -> list[str]:
+        """Statements that define ``block`` and ``run``, and end the work-items that have none."""
+        across, groups = self.across, ceil_div(self.blocks, self.across)
+        return [
+            "const int group_id = get_group_id(0), lane = get_local_id(0);",
+            f"const int block = group_id % {groups} * {across} + lane % {across};",
+            f"const int run = group_id / {groups} * {self.items // across} + lane / {across};",
+            f"if (block >= {self.blocks} || run >= {self.runs}) return;",
+        ]
+
+
 def seconds(flops: float, moved: float, limits: Limits, efficiency: float, launches: int = 1) -> float:
     """A roofline: the longer of arithmetic, at a share of the peak, and memory traffic, plus 3 µs a launch.
 

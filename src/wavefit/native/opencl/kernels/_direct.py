@@ -1,0 +1,108 @@
+"""The inner loop of the direct convolutions: a work-item's pixels times its output channels, for one tap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wavefit.native.opencl import c
+from wavefit.native.opencl.kernels import _conv
+from wavefit.native.operation import Config, Limits, Operation
+
+
+def vector(shape: _conv.Conv) -> int:
+    """Input channels that one load can take."""
+    beside = shape.x.channels_last and shape.x.shape[1] > 1
+    return next((width for width in (4, 2) if beside and shape.ins % width == 0), 1)
+
+
+def configurations(shape: _conv.Conv, limits: Limits, width: int) -> Iterator[Config]:
+    """``channels`` by ``pixels`` of a work-item, ``items`` of a work-group, ``vector`` input channels read at once.
+
+    Args:
+        shape: of the convolution.
+        limits: what does not fit the device's work-groups and registers is left out.
+        width: outputs of a row that a work-item's pixels can be.
+    """
+    seen = set()
+    for channels, pixels in ((4, 4), (4, 2), (8, 4), (8, 2), (4, 8), (4, 1), (2, 4), (1, 4), (1, 1)):
+        tile = {
+            "channels": min(channels, _conv.lanes(shape.outs, 8)),
+            "pixels": min(pixels, _conv.lanes(width, 8)),
+            "vector": vector(shape),
+        }
+        for items in (64, 128, 256):
+            config: Config = {**tile, "items": min(items, limits.work_group)}
+            key = tuple(config.values())
+            smallest = channels * pixels == 1
+            if key not in seen and (smallest or registers(config) <= limits.most_registers):
+                seen.add(key)
+                yield config
+
+
+def registers(config: Config) -> int:
+    """Accumulators, the inputs and weights in flight, and places and flags of the pixels."""
+    channels, pixels, width = (int(config[key]) for key in ("channels", "pixels", "vector"))
+    return channels * pixels + channels + pixels * (width + 2) + 24
+
+
+def efficiency(config: Config) -> float:
+    """The share of the arithmetic peak that the inner loop leaves, by its counts.
+
+    Loads for one input channel feed ``channels * pixels`` multiply-adds; a load is counted as 4 of those, and index
+    arithmetic takes half of what is left.
+    """
+    channels, pixels, width = (int(config[key]) for key in ("channels", "pixels", "vector"))
+    loads = channels / min(4, channels) + pixels / width
+    return 0.5 * channels * pixels / (channels * pixels + 4 * loads)
+
+
+def tap(shape: _conv.Conv) -> str:
+    """The tap's number, from its coordinates ``k0``, ``k1``, ..."""
+    number = "k0"
+    for axis, size in enumerate(shape.kernel[1:], 1):
+        number = f"({number}) * {size} + k{axis}"
+    return number
+
+
+def multiply(operation: Operation, shape: _conv.Conv, config: Config) -> list[str]:
+    """The loop over the input channels of one tap.
+
+    It adds to ``a0``, ``a1``, ... (vectors of ``channels`` from channel ``first`` on) the inputs that start at ``at0``,
+    ..., where ``ok0``, ..., times the weights. ``group``, ``block``, ``tap`` and ``k0``, ... are in scope.
+    """
+    channels, pixels, width = (int(config[key]) for key in ("channels", "pixels", "vector"))
+    step = shape.x.strides[1] if shape.x.shape[1] > 1 else 0
+    kind, wide = _conv.floats(width), _conv.aligned(shape.x, width) and shape.ins % width == 0
+    lines = [f"for (int i = 0; i < {shape.ins}; i += {width}) {{"]
+    for p in range(pixels):
+        at = f"at{p} + i * {step}" if step != 1 else f"at{p} + i"
+        zero = f"({kind})(0.0f)" if width > 1 else "0.0f"
+        lines.append(f"const {kind} v{p} = ok{p} ? {_conv.load(shape.x, 'in0', at, width, wide)} : {zero};")
+    for k in range(width):
+        lines.append(f"{{ const {_conv.floats(channels)} w = {_weights(operation, shape, channels, k)};")
+        for p in range(pixels):
+            value = _conv.part(f"v{p}", width, k)
+            spread = f"({_conv.floats(channels)})({value})" if channels > 1 else value
+            lines.append(f"a{p} = fma({spread}, w, a{p});")
+        lines.append("}")
+    return [*lines, "}"]
+
+
+def _weights(operation: Operation, shape: _conv.Conv, channels: int, k: int) -> str:
+    """The weights of ``channels`` output channels for input channel ``i + k`` of the group."""
+    if _conv.known(operation, 1):
+        blocks = _conv.ceil_div(shape.outs, channels) * shape.group
+        at = f"((tap * {shape.ins} + i + {k}) * {blocks} + block) * {channels}"
+        return _conv.load(shape.w, "in1", at, channels, True)
+    taps = [f"k{axis}" for axis in range(len(shape.kernel))]
+    parts = []
+    for v in range(channels):
+        output = f"min(first + {v}, {shape.y.shape[1] - 1})"
+        places = [output, f"i + {k}"]
+        if operation.op == "ConvTranspose":
+            places = [
+                f"group * {shape.ins} + i + {k}",
+                f"min(first - group * {shape.outs} + {v}, {shape.outs - 1})",
+            ]
+        parts.append(c.load(shape.w.dtype, "in1", c.index(shape.w, [*places, *taps])))
+    return parts[0] if channels == 1 else f"({_conv.floats(channels)})({', '.join(parts)})"
