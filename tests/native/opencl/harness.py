@@ -1,4 +1,4 @@
-"""Runs one implementation on the OpenCL device at hand, with canaries round every buffer and NaN where nothing is yet."""
+"""Runs one implementation on the OpenCL device here, with canaries round every buffer and NaN where nothing is."""
 
 from __future__ import annotations
 

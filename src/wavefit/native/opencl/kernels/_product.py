@@ -1,0 +1,419 @@
+"""A matrix product with its epilogue, as the templates put it: rows by columns by depth, and which tiles to try.
+
+The views of everything that is added or stored lie over (batch..., rows..., columns), with axes merged where that is
+the same walk through every buffer, so that a row's number is mostly its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import msgspec
+
+from wavefit.native.opencl import c
+from wavefit.native.opencl.kernels import _lanes, _space, _tiles
+from wavefit.native.opencl.kernels._tiles import Side, Tile
+from wavefit.native.operation import (
+    Buffer,
+    Config,
+    Implementation,
+    Kernel,
+    Launch,
+    Limits,
+    Operation,
+    Packed,
+    View,
+)
+
+BIAS = 2
+"""The number of a convolution's bias among its inputs."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is computed.
+
+    Args:
+        operation: with its inputs from the bias on, and its output, over (batch..., rows..., columns).
+        ranks: how many axes batch and rows have.
+        depth: elements of a sum.
+        bias: whether input 2 is added to the result before the epilogue.
+    """
+
+    operation: Operation
+    ranks: tuple[int, int]
+    depth: int
+    bias: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.operation.output.shape
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.shape[: self.ranks[0]]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.shape[self.ranks[0] : -1]
+
+    @property
+    def batch(self) -> int:
+        return prod(self.batch_shape)
+
+    @property
+    def rows(self) -> int:
+        return prod(self.row_shape)
+
+    @property
+    def columns(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.rows * self.columns * self.depth
+
+
+def names(prefix: str, rank: int) -> list[str]:
+    return [f"{prefix}{axis}" for axis in range(rank)]
+
+
+def over(view: View, product: Product, row: Sequence[str], column: str) -> str:
+    """The place of an element of a view over (batch..., rows..., columns); batch coordinates are ``z0``..."""
+    return c.index(view, [*names("z", product.ranks[0]), *row, column])
+
+
+def implementation(
+    template: str,
+    product: Product,
+    a: Side,
+    b: Side,
+    config: Config,
+    packed: tuple[Packed, ...],
+    traffic: int,
+) -> Implementation:
+    """The kernels: one, or where the depth is split one that writes partial sums and one that adds them."""
+    tile = _tiles.tile(config)
+    operation = product.operation
+    second = Buffer(kind="packed", index=0) if packed else Buffer(kind="input", index=1)
+    factors = (Buffer(kind="input", index=0), second)
+    later = [n for n in range(BIAS, len(operation.inputs)) if operation.inputs[n] is not None]
+    others = tuple(Buffer(kind="input", index=n) for n in later)
+    output = Buffer(kind="output", index=0)
+    launches: tuple[Launch, ...]
+    if tile.split == 1:
+        launches = (
+            Launch(kernel=_whole(template, product, tile, a, b), arguments=(*factors, *others, output)),
+        )
+        scratch: tuple[int, ...] = ()
+    else:
+        partial = Buffer(kind="scratch", index=0)
+        launches = (
+            Launch(kernel=_partial(template, product, tile, a, b), arguments=(*factors, partial)),
+            Launch(kernel=_sum(template, product, tile), arguments=(*others, partial, output)),
+        )
+        scratch = (4 * tile.split * product.batch * product.rows * _pitch(product),)
+    return Implementation(
+        template=template,
+        config=config,
+        launches=launches,
+        scratch=scratch,
+        packed=packed,
+        flops=product.flops,
+        bytes=traffic,
+    )
+
+
+def _pitch(product: Product) -> int:
+    """Columns of a row of partial sums."""
+    return -(-product.columns // 4) * 4
+
+
+def _whole(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Kernel:
+    parameters, _ = c.parameters(product.operation)
+    lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.depth)]
+    for row, col, values in _tiles.results(tile):
+        stored = _stored(product, values)
+        lines += _tiles.guarded(product.rows, product.columns, tile, row, col, stored)
+    return _kernel(template, product, tile, parameters, lines, _lanes.declared(product.operation))
+
+
+def _partial(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Kernel:
+    kinds = [c.STORED[product.operation.input(number).dtype] for number in (0, 1)]
+    parameters = [f"__global const {kind} *in{number}" for number, kind in enumerate(kinds)]
+    lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.depth)]
+    pitch = _pitch(product)
+    for row, col, values in _tiles.results(tile):
+        at = f"((part * {product.batch} + batch) * {product.rows} + row) * {pitch} + col"
+        store = [f"*(__global float4 *)(partial + {at}) = (float4)({', '.join(values)});"]
+        lines += _tiles.guarded(product.rows, pitch, tile, row, col, store)
+    return _kernel(f"{template}_partial", product, tile, [*parameters, "__global float *partial"], lines, [])
+
+
+def _sum(template: str, product: Product, tile: Tile) -> Kernel:
+    """Adds the partial sums of four columns, then does what comes after the product."""
+    operation, pitch = product.operation, _pitch(product)
+    given = [number for number in range(BIAS, len(operation.inputs)) if operation.inputs[number] is not None]
+    parameters = [f"__global const {c.STORED[operation.input(n).dtype]} *in{n}" for n in given]
+    parameters += ["__global const float *partial", f"__global {c.STORED[operation.output.dtype]} *out0"]
+    quads = product.batch * product.rows * pitch // 4
+    part = product.batch * product.rows * pitch
+    lines = [
+        f"const int quad = get_global_id(0); if (quad >= {quads}) return;",
+        f"const int col = quad % {pitch // 4} * 4, line = quad / {pitch // 4};",
+        f"const int row = line % {product.rows}, batch = line / {product.rows};",
+        *_batch(product),
+        f"__global const float4 *from = (__global const float4 *)(partial + line * {pitch} + col);",
+        "float4 sum = (float4)(0.0f);",
+        f"for (int part = 0; part < {tile.split}; part++) sum += from[part * {part // 4}];",
+        *_stored(product, [f"sum.s{lane}" for lane in range(4)]),
+    ]
+    items = 64
+    text = _text(f"{template}_sum", parameters, lines, items, _lanes.declared(operation))
+    rounded = -(-quads // items) * items
+    return Kernel(name=f"{template}_sum", source=text, global_size=(rounded,), local_size=(items,))
+
+
+def _places(product: Product, tile: Tile) -> list[str]:
+    return [*_tiles.place(tile, product.rows, product.columns, product.batch), *_batch(product)]
+
+
+def _batch(product: Product) -> list[str]:
+    return _space.split("batch", product.batch_shape, names("z", product.ranks[0]))
+
+
+def _stored(product: Product, values: list[str]) -> list[str]:
+    """Bias, epilogue and store of four lanes at ``row`` and ``col``."""
+    rows = names("r", product.ranks[1])
+    axes = [*names("z", product.ranks[0]), *rows]
+    lines = _space.split("row", product.row_shape, rows)
+    if product.columns % 4 == 0:
+        return [*lines, *_emitted(product, values, [*axes, "col"])]
+    for lane, value in enumerate(values):
+        body = _emitted(product, [value], [*axes, f"(col + {lane})"], f"v{lane}_")
+        lines += [f"if (col + {lane} < {product.columns}) {{", *body, "}"]
+    return lines
+
+
+def _emitted(product: Product, values: list[str], axes: list[str], scope: str = "v") -> list[str]:
+    if not product.bias:
+        return _lanes.emitted(product.operation, values, axes, scope)
+    view = product.operation.input(BIAS)
+    lines, added = _lanes.load(view, f"in{BIAS}", axes, len(values), f"{scope}bias")
+    sums = [f"({value} + {one})" for value, one in zip(values, added, strict=True)]
+    return [*lines, *_lanes.emitted(product.operation, sums, axes, scope)]
+
+
+def _kernel(
+    name: str, product: Product, tile: Tile, parameters: list[str], lines: list[str], declared: list[str]
+) -> Kernel:
+    groups = _tiles.groups(tile, product.rows, product.columns, product.batch)
+    return Kernel(
+        name=name,
+        source=_text(name, parameters, lines, tile.items, declared),
+        global_size=(groups * tile.items,),
+        local_size=(tile.items,),
+        local_bytes=tile.local_bytes,
+        registers=tile.registers,
+    )
+
+
+def _text(name: str, parameters: list[str], lines: list[str], items: int, declared: list[str]) -> str:
+    head = f"__kernel __attribute__((reqd_work_group_size({items}, 1, 1)))\nvoid {name}({', '.join(parameters)})\n{{"
+    return "\n".join([*declared, head, *(f"  {line}" for line in lines), "}", ""])
+
+
+# ---- Arranging ------------------------------------------------------------------------------------------------------
+
+
+def arranged(
+    operation: Operation,
+    groups: Sequence[Sequence[int]],
+    factors: Sequence[View],
+    depth: int,
+    bias: View | None = None,
+) -> tuple[Product, list[View]]:
+    """The product over merged axes, and views of the factors over the same axes.
+
+    Args:
+        operation: its output's axes are those that ``groups`` numbers.
+        groups: axes of batch, rows and columns.
+        factors: views of the output's shape with stride 0 where a factor does not change.
+        depth: elements of a sum.
+        bias: of a convolution, broadcasting to the output.
+    """
+    shape = operation.output.shape
+    later = [view for view in operation.inputs[operation.own :] if view is not None]
+    extra = [] if bias is None else [bias]
+    views = [operation.output, *(_space.over(view, shape) for view in (*extra, *later)), *factors]
+    laid, ranks = _space.arranged(views, groups)
+    rest = iter(laid[1:])
+    inputs = list(operation.inputs)
+    if bias is not None:
+        inputs[BIAS] = next(rest)
+    for number in range(operation.own, len(inputs)):
+        inputs[number] = next(rest)
+    made = msgspec.structs.replace(operation, inputs=tuple(inputs), outputs=(laid[0],))
+    return Product(made, (ranks[0], ranks[1]), depth, bias is not None), list(rest)
+
+
+def matrix(product: Product, name: str, view: View, step: int, pointer: str) -> Side:
+    """A factor that is a matrix in memory.
+
+    Args:
+        product: what is computed.
+        name: "a": rows by depth; "b": columns by depth.
+        view: over (batch..., rows..., columns), of the factor's first depth.
+        step: elements from one depth to the next.
+        pointer: the buffer.
+    """
+    rank = product.ranks[1]
+    size = product.rows if name == "a" else product.columns
+    side_axis = -2 if name == "a" else -1
+    single = name == "b" or rank == 1
+    along, width = _reading(view, side_axis, step, size, product.depth, single)
+    fixed = [
+        s
+        for axis, (n, s) in enumerate(zip(view.shape, view.strides, strict=True))
+        if n > 1 and s != 0 and not (along == "side" and axis == len(view.shape) + side_axis)
+    ]
+    even = all(each % width == 0 for each in (*fixed, view.offset, *(() if along == "depth" else (step,))))
+
+    def setup(i: int, side: str) -> list[str]:
+        rows = names(f"{name}q{i}_", rank)
+        lines = _space.split(side, product.row_shape, rows) if name == "a" else []
+        row, column = (rows, "0") if name == "a" else (["0"] * rank, side)
+        return [*lines, f"const int {name}at{i} = {over(view, product, row, column)};"]
+
+    return Side(
+        name="a" if name == "a" else "b",
+        along="depth" if along == "depth" else "side",
+        width=width,
+        size=size,
+        setup=setup,
+        at=lambda i, k: [],
+        place=lambda i, k: f"{name}at{i} + {k} * {step}" if step != 1 else f"{name}at{i} + {k}",
+        valid=lambda i: "",
+        load=lambda at: c.load_vector(view.dtype, pointer, at, width, even and width > 1),
+    )
+
+
+def _reading(view: View, axis: int, step: int, size: int, depth: int, single: bool) -> tuple[str, int]:
+    """Along which index neighbours lie, and how many are loaded at once."""
+    if step == 1 or (size > 1 and view.strides[axis] != 1):
+        return "depth", 4 if step == 1 and depth % 4 == 0 else 1
+    return "side", 4 if single and size % 4 == 0 else 1
+
+
+# ---- Which tiles ----------------------------------------------------------------------------------------------------
+
+_TILES = (
+    Tile(128, 128, 16, 8, 8),
+    Tile(128, 128, 8, 8, 8),
+    Tile(128, 64, 16, 8, 8),
+    Tile(128, 64, 16, 8, 4),
+    Tile(64, 128, 16, 4, 8),
+    Tile(64, 128, 16, 8, 8),
+    Tile(64, 64, 16, 4, 8),
+    Tile(64, 64, 16, 8, 8),
+    Tile(64, 64, 16, 4, 4),
+    Tile(64, 64, 8, 4, 4),
+    Tile(64, 32, 16, 4, 4),
+    Tile(32, 64, 16, 4, 4),
+    Tile(32, 128, 16, 4, 8),
+    Tile(32, 64, 16, 2, 4),
+    Tile(32, 32, 16, 2, 4),
+    Tile(32, 32, 32, 2, 4),
+    Tile(16, 64, 16, 2, 4),
+    Tile(16, 64, 32, 1, 4),
+    Tile(8, 64, 16, 1, 4),
+    Tile(8, 128, 8, 1, 4),
+)
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+
+
+def configurations(product: Product, widths: tuple[int, int], limits: Limits) -> Iterator[Config]:
+    """Tiles by predicted time, those first that the device can hold."""
+    found = {}
+    for shape in _TILES:
+        for split in _SPLITS:
+            tile = _split(shape, split)
+            if allowed(tile, widths, product, limits):
+                found[tile] = seconds(product, tile, limits)
+    if not found:
+        smallest = Tile(32, 32, 16, 2, 4)
+        found[smallest] = seconds(product, smallest, limits)
+    for tile in sorted(found, key=lambda each: found[each]):
+        yield _tiles.config(tile)
+
+
+def _split(shape: Tile, split: int) -> Tile:
+    return Tile(shape.m, shape.n, shape.k, shape.item_m, shape.item_n, split)
+
+
+def allowed(tile: Tile, widths: tuple[int, int], product: Product, limits: Limits) -> bool:
+    """Whether the device can hold the tile, with enough waves to hide its memory's latency, and the tile has work."""
+    if (
+        not _tiles.fits(tile, widths)
+        or tile.items > limits.work_group
+        or tile.local_bytes > limits.local_bytes
+    ):
+        return False
+    if limits.kind == "gpu" and (tile.items % limits.wave or waves(tile, limits) < _LEAST_WAVES):
+        return False
+    if tile.split > 1 and product.depth < 2 * tile.split * tile.k:
+        return False
+    return tile.registers <= limits.most_registers
+
+
+_LEAST_WAVES = 4
+"""Waves of a SIMD: with fewer, a GPU waits for its memory between two pieces."""
+
+
+def waves(tile: Tile, limits: Limits) -> float:
+    """Waves that one SIMD holds at once, by registers and by local memory; a whole work-group at a time."""
+    wave = max(limits.wave, 1)
+    each = -(-tile.items // wave)
+    by_local = max(1, _CU_LOCAL_BYTES // tile.local_bytes) * each / limits.simds
+    if limits.registers is None:
+        return by_local if by_local < _LEAST_WAVES else _LEAST_WAVES
+    granule = max(limits.register_granule, 1)
+    held = -(-tile.registers // granule) * granule
+    most = limits.registers // held if held else limits.waves or 8
+    return min(most, by_local, limits.waves or most)
+
+
+_CU_LOCAL_BYTES = 65536
+
+
+def seconds(product: Product, tile: Tile, limits: Limits) -> float:
+    """A roofline with whole tiles on whole compute units.
+
+    A tile's share of the peak grows with the products per element read from local memory, item_m * item_n / (item_m +
+    item_n): 4 for 8x8, which best kernels take to 0.8. A compute unit with few waves gets less.
+    """
+    units = limits.compute_units or 16
+    peak, bandwidth = limits.flops or 1e12, limits.bandwidth or 1e11
+    steps = -(-product.depth // tile.k)
+    each = -(-steps // tile.split) * tile.k
+    reuse = tile.item_m * tile.item_n / (tile.item_m + tile.item_n)
+    share = 0.85 * reuse / (reuse + 1.2)
+    groups = _tiles.groups(tile, product.rows, product.columns, product.batch)
+    resident = max(1, min(4, 512 // tile.items))
+    turns = -(-groups // (units * resident)) * resident if groups > units else 1
+    alone = min(1.0, 0.45 + tile.items / 512) if groups <= units else 1.0
+    compute = turns * 2 * tile.m * tile.n * (each + 2 * tile.k) / (peak / units * share * alone)
+    across, down = -(-product.columns // tile.n), -(-product.rows // tile.m)
+    reread = (
+        product.batch * product.depth * (product.rows * across + product.columns * down) * 4 / (3 * bandwidth)
+    )
+    least = (
+        4
+        * product.batch
+        * (product.rows * (product.columns + product.depth) + product.columns * product.depth)
+    )
+    partial = 8 * (tile.split - 1 and tile.split) * product.batch * product.rows * product.columns
+    launches = 1 if tile.split == 1 else 2
+    return max(compute, reread, least / bandwidth) + partial / bandwidth + launches * 4e-6

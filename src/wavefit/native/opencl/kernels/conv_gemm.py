@@ -1,0 +1,163 @@
+"""Convolutions of one group as implicit matrix products: output pixels by output channels, over taps and channels.
+
+No patches are ever stored: a work-item computes where the input of its pixel and tap lies. A 1x1 convolution without
+padding, whatever its strides, is a plain product. Inputs are channels-last, of any pitch between pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from wavefit.native.opencl import c
+from wavefit.native.opencl.kernels import _conv, _product, _space, _tiles
+from wavefit.native.opencl.kernels._conv import Conv
+from wavefit.native.opencl.kernels._product import Product
+from wavefit.native.opencl.kernels._tiles import Side, Tile
+from wavefit.native.operation import Config, Implementation, Limits, Operation, Packed, View
+
+OPS = ("Conv",)
+
+
+def claims(operation: Operation) -> bool:
+    shape = _conv.conv(operation)
+    x, y = operation.input(0), operation.output
+    space = [s for n, s in zip(y.shape, y.strides, strict=True) if n > 1 and s != y.strides[1]]
+    return (
+        _conv.computable(operation)
+        and _conv.known(operation, 1)
+        and len(x.shape) in (3, 4)
+        and shape.group == 1
+        and (x.shape[1] == 1 or x.strides[1] == 1)
+        and space == sorted(space, reverse=True)  # rows are numbered N, H, W: so must the output's memory be
+        and y.size > 0
+        and not _space.far(operation)
+    )
+
+
+def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
+    """As for a matrix product; see :mod:`matmul`."""
+    product, _ = _arranged(operation)
+    shape = _conv.conv(operation)
+    return _product.configurations(product, (_width(shape), 4), limits)
+
+
+def build(operation: Operation, config: Config) -> Implementation:
+    product, laid = _arranged(operation)
+    shape = _conv.conv(operation)
+    tile = _tiles.tile(config)
+    if _plain(shape, operation):
+        a = _product.matrix(product, "a", laid, 1, "in0")
+    else:
+        a = _pixels(product, shape, tile)
+    b = _weights(shape)
+    packed = (Packed(input=1, how="depth"),)
+    return _product.implementation("conv_gemm", product, a, b, config, packed, shape.bytes)
+
+
+def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
+    """(O, C, kernel...) as (taps, C, O up to a multiple of 4)."""
+    return _conv.pack_taps(array, 1, 4)
+
+
+def cost(operation: Operation, config: Config, limits: Limits) -> float:
+    """A product's, an eighth more where places are computed."""
+    product, _ = _arranged(operation)
+    plain = _plain(_conv.conv(operation), operation)
+    return _product.seconds(product, _tiles.tile(config), limits) * (1.0 if plain else 1.125)
+
+
+def _arranged(operation: Operation) -> tuple[Product, View]:
+    """The product, and the input over (batch, rows..., columns) as a 1x1 convolution reads it."""
+    shape, y = _conv.conv(operation), operation.output
+    rank = len(y.shape)
+    x = shape.x
+    strides = [x.strides[0], 0, *(s * step for s, step in zip(x.strides[2:], shape.strides, strict=True))]
+    read = View(shape=y.shape, strides=tuple(strides), offset=x.offset, dtype=x.dtype)
+    bias = None
+    if operation.has(_product.BIAS):
+        given = operation.input(_product.BIAS)
+        bias = View(
+            shape=(1, y.shape[1], *[1] * (rank - 2)),
+            strides=(0, given.strides[0], *[0] * (rank - 2)),
+            offset=given.offset,
+            dtype=given.dtype,
+        )
+    groups = [[], [0, *range(2, rank)], [1]]
+    product, (laid,) = _product.arranged(operation, groups, [read], shape.ins * shape.taps, bias)
+    return product, laid
+
+
+def _plain(shape: Conv, operation: Operation) -> bool:
+    """Whether every output pixel reads one input pixel, and none of the padding."""
+    return shape.taps == 1 and not any(operation.attributes.get("pads") or ())
+
+
+def _width(shape: Conv) -> int:
+    return 4 if shape.ins % 4 == 0 else 1
+
+
+def _even(shape: Conv) -> bool:
+    """Whether four channels lie at a multiple of four elements."""
+    x = shape.x
+    steps = [s for axis, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if n > 1 and axis != 1]
+    return all(step % 4 == 0 for step in (*steps, x.offset))
+
+
+def _weights(shape: Conv) -> Side:
+    pitch = _conv.round_up(shape.outs, 4)
+    return Side(
+        name="b",
+        along="side",
+        width=4,
+        size=pitch,
+        setup=lambda i, side: [],
+        at=lambda i, k: [],
+        place=lambda i, k: f"{k} * {pitch} + br{i}",
+        valid=lambda i: "",
+        load=lambda at: c.load_vector(shape.w.dtype, "in1", at, 4, aligned=True),
+    )
+
+
+def _pixels(product: Product, shape: Conv, tile: Tile) -> Side:
+    """The loader of input patches: a row is an output pixel, the depth runs over taps and then channels."""
+    width, x, ins = _width(shape), shape.x, shape.ins
+    kernel = (1,) * (2 - len(shape.kernel)) + shape.kernel
+    out = (1,) * (2 - len(shape.out)) + shape.out
+    size = (1,) * (2 - len(shape.size)) + shape.size
+    strides, begins, dilations = (
+        (default,) * (2 - len(each)) + tuple(each)
+        for default, each in ((1, shape.strides), (0, shape.begins), (1, shape.dilations))
+    )
+    steps = (0,) * (2 - len(shape.size)) + x.strides[2:]
+
+    def setup(i: int, side: str) -> list[str]:
+        lines = _space.split(side, (x.shape[0], *out), [f"an{i}", f"ay{i}", f"ax{i}"])
+        return [
+            *lines,
+            f"const int aiy{i} = ay{i} * {strides[0]} - {begins[0]}, aix{i} = ax{i} * {strides[1]} - {begins[1]};",
+            f"const int aat{i} = {x.offset} + an{i} * {x.strides[0]};",
+        ]
+
+    def at(i: int, k: str) -> list[str]:
+        number = (
+            "kt" if ins % tile.k == 0 else k
+        )  # the same for the whole work-group where a step stays in a tap
+        return [
+            f"const int atap{i} = {number} / {ins}, ach{i} = {k} - atap{i} * {ins};",
+            f"const int aky{i} = atap{i} / {kernel[1]}, akx{i} = atap{i} - aky{i} * {kernel[1]};",
+            f"const int apy{i} = aiy{i} + aky{i} * {dilations[0]}, apx{i} = aix{i} + akx{i} * {dilations[1]};",
+        ]
+
+    return Side(
+        name="a",
+        along="depth",
+        width=width,
+        size=product.rows,
+        setup=setup,
+        at=at,
+        place=lambda i, k: f"aat{i} + apy{i} * {steps[0]} + apx{i} * {steps[1]} + ach{i}",
+        valid=lambda i: f"(uint)apy{i} < {size[0]}u && (uint)apx{i} < {size[1]}u",
+        load=lambda place: c.load_vector(x.dtype, "in0", place, width, width > 1 and _even(shape)),
+    )

@@ -1,0 +1,71 @@
+"""Matrix products of any rank, with any strides: GEMM, batched GEMM, and products of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from wavefit.native.opencl.kernels import _product, _source, _space, _tiles
+from wavefit.native.opencl.kernels._product import Product
+from wavefit.native.opencl.kernels._tiles import Side
+from wavefit.native.operation import Config, Implementation, Limits, Operation, View
+
+OPS = ("MatMul",)
+_FLOATS = ("float32", "float16")
+
+
+def claims(operation: Operation) -> bool:
+    a, b = operation.input(0), operation.input(1)
+    return (
+        len(a.shape) >= 2
+        and len(b.shape) >= 2
+        and _source.present(operation)
+        and {a.dtype, b.dtype} <= set(_FLOATS)
+        and not _space.far(operation)
+    )
+
+
+def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
+    """``tile_m`` by ``tile_n`` by ``tile_k`` of a work-group, ``item_m`` by ``item_n`` of a work-item, ``split``."""
+    product, a, b = _sides(operation)
+    return _product.configurations(product, (a.width, b.width), limits)
+
+
+def build(operation: Operation, config: Config) -> Implementation:
+    product, a, b = _sides(operation)
+    return _product.implementation("matmul", product, a, b, config, (), _source.traffic(operation))
+
+
+def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
+    raise NotImplementedError(how)  # nothing is packed
+
+
+def cost(operation: Operation, config: Config, limits: Limits) -> float:
+    product, _, _ = _sides(operation)
+    return _product.seconds(product, _tiles.tile(config), limits)
+
+
+def _sides(operation: Operation) -> tuple[Product, Side, Side]:
+    a, b, out = operation.input(0), operation.input(1), operation.output
+    rank = len(out.shape)
+    wide_a = _space.over(a, (*out.shape[:-1], a.shape[-1]))
+    wide_b = _space.over(b, (*out.shape[:-2], *b.shape[-2:]))
+    over_a = View(shape=out.shape, strides=(*wide_a.strides[:-1], 0), offset=a.offset, dtype=a.dtype)
+    over_b = View(
+        shape=out.shape, strides=(*wide_b.strides[:-2], 0, wide_b.strides[-1]), offset=b.offset, dtype=b.dtype
+    )
+    shared = all(n == 1 or s == 0 for n, s in zip(out.shape[:-2], over_b.strides[:-2], strict=True))
+    batch = [] if shared else list(range(rank - 2))
+    rows = list(range(rank - 1)) if shared else [rank - 2]
+    product, (laid_a, laid_b) = _product.arranged(
+        operation, [batch, rows, [rank - 1]], [over_a, over_b], a.shape[-1]
+    )
+    depth = a.shape[-1]
+    step_a = wide_a.strides[-1] if depth > 1 else 1
+    step_b = wide_b.strides[-2] if depth > 1 else 1
+    return (
+        product,
+        _product.matrix(product, "a", laid_a, step_a, "in0"),
+        _product.matrix(product, "b", laid_b, step_b, "in1"),
+    )
