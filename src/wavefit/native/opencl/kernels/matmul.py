@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from wavefit.native.opencl.kernels import _product, _source, _space, _tiles
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Side
@@ -35,10 +33,6 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 def build(operation: Operation, config: Config) -> Implementation:
     product, a, b = _sides(operation)
     return _product.implementation("matmul", product, a, b, config, (), _source.traffic(operation))
-
-
-def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
-    raise NotImplementedError(how)  # nothing is packed
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
