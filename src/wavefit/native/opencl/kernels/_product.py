@@ -376,7 +376,10 @@ def waves(tile: Tile, limits: Limits) -> float:
     """Waves that one SIMD holds at once, by registers and by local memory; a whole work-group at a time."""
     wave = max(limits.wave, 1)
     each = -(-tile.items // wave)
-    by_local = max(1, _CU_LOCAL_BYTES // tile.local_bytes) * each / limits.simds
+    of_unit = (
+        _CU_LOCAL_BYTES if limits.gfx else 4 * limits.local_bytes
+    )  # an SM of NVIDIA's has 100 to 228 KiB
+    by_local = max(1, of_unit // tile.local_bytes) * each / limits.simds
     if limits.registers is None:
         return by_local if by_local < _LEAST_WAVES else _LEAST_WAVES
     granule = max(limits.register_granule, 1)
