@@ -9,6 +9,8 @@ import numpy as np
 from wavefit.native.graph import Value
 from wavefit.native.pointwise import Apply, Argument, Pointwise, then
 
+_LARGEST_EXACT = 1 << 24  # integers up to here are the same in every type
+
 Expression = tuple[list[Value], Pointwise]
 """The values of the operands, and what is computed of them."""
 
@@ -123,15 +125,15 @@ def with_literal(pointwise: Pointwise, operand: int, value: float) -> Pointwise:
 
 
 def uniform(array: np.ndarray) -> float | None:
-    """The one number that all elements are, exact as a Python float; None where they differ."""
+    """The one finite number that all elements are, exact in every type; None where they differ."""
     if array.size == 0:
         return None
     first = array.reshape(-1)[0]
     if array.size > 1 and not bool(np.all(array == first)):
         return None
     number = float(first)
-    exact = np.issubdtype(array.dtype, np.floating) or int(number) == int(first)
-    return number if exact else None
+    exact = np.issubdtype(array.dtype, np.floating) or abs(number) <= _LARGEST_EXACT
+    return number if exact and np.isfinite(number) else None
 
 
 def _is(argument: Argument, operand: int) -> bool:

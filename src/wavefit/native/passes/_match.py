@@ -11,14 +11,22 @@ Term = Value | float
 
 
 def step(graph: Graph, value: Term | None, function: str) -> tuple[Term, ...] | None:
-    """The arguments of the one elementwise function that makes a value; None where something else makes it."""
+    """The arguments of the one elementwise function that makes a value; None where something else makes it.
+
+    Constants of one element are numbers here, whether they stand in the expression or beside it.
+    """
     node = None if value is None or isinstance(value, float) else graph.producer(value)
     if node is None or node.op != "Pointwise" or node.epilogue is None or len(node.epilogue.steps) != 1:
         return None
     only = node.epilogue.steps[0]
     if only.function != function:
         return None
-    return tuple(a if isinstance(a, float) else given(node.inputs[a]) for a in only.arguments)
+    return tuple(a if isinstance(a, float) else _term(given(node.inputs[a])) for a in only.arguments)
+
+
+def _term(value: Value) -> Term:
+    one = value.constant is not None and value.size == 1 and value.dtype in ("float32", "float16")
+    return float(value.constant.reshape(-1)[0]) if one and value.constant is not None else value
 
 
 def given(value: Value | None) -> Value:

@@ -169,8 +169,11 @@ def _as_mask(graph: Graph, condition: Value, choice: tuple[float, float], place:
         array = np.where(condition.constant, *choice).astype(np.float32)
         return Value(name, condition.shape, "float32", array)
     mask = Value(name, condition.shape, "float32")
-    expression = Pointwise(operands=1, steps=(Apply(function="where", arguments=(0, *choice)),))
-    graph.insert_before(place, Node("Pointwise", name, [condition], [mask], epilogue=expression, own=0))
+    arms = [Value(f"{name}/{each:g}", (), "float32", np.array(each, np.float32)) for each in choice]
+    expression = Pointwise(operands=3, steps=(Apply(function="where", arguments=(0, 1, 2)),))
+    graph.insert_before(
+        place, Node("Pointwise", name, [condition, *arms], [mask], epilogue=expression, own=0)
+    )
     return mask
 
 

@@ -1,4 +1,8 @@
-"""Constants that are one number become literals of the expressions that read them."""
+"""Constants that are one number throughout become literals of the expressions that read them.
+
+Constants of one element are left as they are: the importer has made literals of them where that is wise. Of scales that
+differ from layer to layer it is not, since equal layers share their kernels.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ def _literals(graph: Graph, node: Node) -> int:
 def _number(node: Node, operand: int, place: int) -> float | None:
     """The number that an operand is, where each of its readers takes a literal of its type."""
     array = node.constant(node.own + place)
-    number = None if array is None else uniform(array)
+    number = uniform(array) if array is not None and array.size > 1 else None
     if array is None or number is None or node.epilogue is None:
         return None
     steps = readers(node.epilogue, operand)
