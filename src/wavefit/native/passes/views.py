@@ -82,7 +82,7 @@ def _fold(graph: Graph, node: Node) -> int:
     array, output = node.constant(0), node.output
     if array is None or output in graph.outputs:
         return 0
-    folded = Value(output.name, output.shape, output.dtype, np.ascontiguousarray(_moved(node, array)))
+    folded = Value(output.name, output.shape, output.dtype, _moved(node, array))
     graph.replace(output, folded)
     graph.remove(node)
     return 1
