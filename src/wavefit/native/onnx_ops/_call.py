@@ -130,9 +130,12 @@ class Call:
                 "its shape was written for other input sizes",
                 "give those, or export the model with dynamic sizes",
             )
+        if shape == value.shape:
+            self.outputs = [value if made is to else made for made in self.outputs]
+            return value
         if value.constant is not None and not isinstance(to, Value):
             return self.value(value.constant.reshape(shape))
-        return value if to == value.shape else self.add("Reshape", [value], to)
+        return self.add("Reshape", [value], to)
 
     def transpose(self, value: Value, perm: Sequence[int], to: Value | None = None) -> Value:
         perm = tuple(perm)

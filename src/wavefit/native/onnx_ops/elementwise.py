@@ -116,11 +116,12 @@ def _pow(call: Call) -> str | None:
     dtype = step_type(base.dtype)
     chain = Chain([base, exponent])
     first, power = chain.arguments
-    if power in (1.0, 2.0, 3.0) and isinstance(first, int):
+    known = power if isinstance(power, float) else None
+    if known in (1, 2, 3) and isinstance(first, int):
         number = first
-        for _ in range(int(power) - 1):
+        for _ in range(int(known or 0) - 1):
             number = chain("mul", number, first, dtype=dtype)
-    elif power == 0.5 and is_float(dtype):
+    elif known == 0.5 and is_float(dtype):
         chain("sqrt", first)
     elif not is_float(dtype):
         return f"its base is {base.dtype}: powers of integers are computed for exponents 1, 2 and 3 only"

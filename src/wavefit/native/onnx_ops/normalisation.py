@@ -45,13 +45,28 @@ def _instance(call: Call) -> None:
     call.add("InstanceNormalization", inputs, call.output(), epsilon=float(call.attribute("epsilon", 1e-5)))
 
 
-def _layer(call: Call) -> str | None:
-    if call.wanted(1) or call.wanted(2):
-        return "its outputs Mean and InvStdDev are read"
+def _layer(call: Call) -> None:
+    """Mean and InvStdDev, which training reads, are computed beside it."""
     value = call.input()
     axis = call.axis(int(call.attribute("axis", -1)), len(value.shape))
-    layer_norm(call, (value, call.input(1), call.optional(2)), axis, call.output())
-    return None
+    if call.wanted(0):
+        layer_norm(call, (value, call.input(1), call.optional(2)), axis, call.output())
+    if call.wanted(1) or call.wanted(2):
+        _statistics(call, value, tuple(range(axis, len(value.shape))))
+
+
+def _statistics(call: Call, value: Value, axes: tuple[int, ...]) -> None:
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(value.shape))
+    mean = call.add("Reduce", [value], call.output(1) if call.wanted(1) else shape, kind="mean", axes=axes)
+    if not call.wanted(2):
+        return
+    chain = Chain([value, mean], literals=False)
+    distance = chain("sub", 0, 1)
+    chain("mul", distance, distance)
+    variance = call.add("Reduce", [chain.add_to(call, value.shape)], shape, kind="mean", axes=axes)
+    chain = Chain([variance], literals=False)
+    chain("reciprocal", chain("sqrt", chain("add", 0, float(call.attribute("epsilon", 1e-5)))))
+    chain.add_to(call, call.output(2))
 
 
 def layer_norm(call: Call, inputs: tuple[Value, Value, Value | None], axis: int, to: Value) -> None:

@@ -24,8 +24,7 @@ def _dropout(call: Call) -> str | None:
 
 def _reshape(call: Call) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze: the inferred shape says all."""
-    value = call.reshape(call.input(), call.output())
-    call.give(value)
+    call.reshape(call.input(), call.output())
 
 
 def _transpose(call: Call) -> None:
@@ -142,7 +141,8 @@ def _space_to_depth(call: Call) -> None:
     n, c, h, w = call.input().shape
     block = int(call.attribute("blocksize"))
     apart = call.reshape(call.input(), (n, c, h // block, block, w // block, block))
-    call.reshape(call.transpose(apart, (0, 3, 5, 1, 2, 4)), call.output())
+    perm = (0, 3, 5, 1, 2, 4) if call.attribute("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    call.reshape(call.transpose(apart, perm), call.output())
 
 
 def _gather(call: Call) -> None:
@@ -166,7 +166,7 @@ def _gather(call: Call) -> None:
             return
         else:
             taken = cut(call, value, starts, steps, shape)
-        call.give(call.reshape(taken, call.output()))
+        call.reshape(taken, call.output())
     else:
         positive = call.value(indices.constant + size * (indices.constant < 0).astype(indices.constant.dtype))
         call.add("Gather", [value, positive], call.output(), axis=axis)
