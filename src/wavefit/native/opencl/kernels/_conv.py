@@ -133,24 +133,6 @@ def aligned(view: View, width: int) -> bool:
     )
 
 
-def load(view: View, pointer: str, at: str, width: int, wide: bool) -> str:
-    """``width`` neighbouring elements as floats; ``wide``: ``at`` is a multiple of the width, so that one load does."""
-    if width == 1 or not wide:
-        return c.load_vector(view.dtype, pointer, at, width)
-    if view.dtype == "float16":
-        return f"vloada_half{width}(0, {pointer} + ({at}))"
-    return f"*(__global const {c.STORED[view.dtype]}{width} *)({pointer} + ({at}))"
-
-
-def store(view: View, pointer: str, at: str, value: str, width: int, wide: bool) -> str:
-    """The statement that stores ``width`` neighbouring elements; ``wide`` as for :func:`load`."""
-    if width == 1 or not wide or view.dtype == "bool":
-        return c.store_vector(view.dtype, pointer, at, value, width)
-    if view.dtype == "float16":
-        return f"vstorea_half{width}({value}, 0, {pointer} + ({at}));"
-    return f"*(__global {c.STORED[view.dtype]}{width} *)({pointer} + ({at})) = {value};"
-
-
 def floats(width: int) -> str:
     """The type of a vector of floats."""
     return f"float{width}" if width > 1 else "float"
@@ -200,7 +182,7 @@ def finish(operation: Operation, value: str, axes: Sequence[str], width: int, in
         lines.append("{ " + guard + "{ " + " ".join(body) + " } }")
     if results:
         vector = f"({c.register(y.dtype)}{width})({', '.join(results)})"
-        lines.append(store(y, "out0", c.index(y, axes), vector, width, aligned(y, width)))
+        lines.append(c.store_vector(y.dtype, "out0", c.index(y, axes), vector, width, aligned(y, width)))
     return ["{", *lines, "}"]
 
 

@@ -77,7 +77,9 @@ def multiply(operation: Operation, shape: _conv.Conv, config: Config) -> list[st
     for p in range(pixels):
         at = f"at{p} + i * {step}" if step != 1 else f"at{p} + i"
         zero = f"({kind})(0.0f)" if width > 1 else "0.0f"
-        lines.append(f"const {kind} v{p} = ok{p} ? {_conv.load(shape.x, 'in0', at, width, wide)} : {zero};")
+        lines.append(
+            f"const {kind} v{p} = ok{p} ? {c.load_vector(shape.x.dtype, 'in0', at, width, wide)} : {zero};"
+        )
     for k in range(width):
         lines.append(f"{{ const {_conv.floats(channels)} w = {_weights(operation, shape, channels, k)};")
         for p in range(pixels):
@@ -93,7 +95,7 @@ def _weights(operation: Operation, shape: _conv.Conv, channels: int, k: int) -> 
     if _conv.known(operation, 1):
         blocks = _conv.ceil_div(shape.outs, channels) * shape.group
         at = f"((tap * {shape.ins} + i + {k}) * {blocks} + block) * {channels}"
-        return _conv.load(shape.w, "in1", at, channels, True)
+        return c.load_vector(shape.w.dtype, "in1", at, channels, True)
     taps = [f"k{axis}" for axis in range(len(shape.kernel))]
     parts = []
     for v in range(channels):
