@@ -78,13 +78,13 @@ def _after_matmul(graph: Graph, node: Node, pointwise: Node, form: Affine) -> bo
     if scale is None or shift is None or weight is None or (scale == 1).all():
         return False
     scaled = _constant(node, 1, weight * scale, pointwise)
-    if scaled is None:
+    addend = _constant(node, 1, shift, pointwise, "shift")
+    if scaled is None or addend is None:
         return False
     graph.rewire(node, [node.inputs[0], scaled])
     if not shift.any():
         graph.substitute(pointwise, node)
         return True
-    addend = Value(f"{pointwise.output.name}/shift", shift.shape, "float32", shift.astype(np.float32))
     pointwise.epilogue = _SHIFT
     graph.rewire(pointwise, [node.output, addend])
     return True
