@@ -153,10 +153,12 @@ def _lrn(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...]) 
 
 
 def _attention(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...]) -> Array:
+    """Softmax of the scaled and masked products; a row that the mask leaves nothing of is 0."""
     q, k, v = inputs[:3]
     mask = inputs[3] if len(inputs) > 3 and inputs[3] is not None else 0.0
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * attributes["scale"] + mask
-    return np.matmul(softmax(scores, -1), v)
+    nothing = np.isneginf(scores).all(-1, keepdims=True)
+    return np.matmul(np.where(nothing, 0.0, softmax(scores, -1)), v)
 
 
 def _copy(_: dict[str, Any], inputs: Sequence[Any], __: tuple[int, ...]) -> Array:

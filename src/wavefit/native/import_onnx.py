@@ -14,6 +14,7 @@ from wavefit.native.onnx_ops._call import Call
 from wavefit.native.onnx_ops._fold import fold
 from wavefit.native.onnx_ops._infer import Type, infer
 from wavefit.native.onnx_ops._read import read
+from wavefit.native.onnx_ops.refused import REFUSED
 from wavefit.native.opencl.c import STORED
 from wavefit.native.operation import UnsupportedNode
 
@@ -120,7 +121,10 @@ class _Walk:
             return
         outputs = [self._output(value, kind) for value, kind in zip(node.outputs, types, strict=True)]
         call = Call(name, op, opset, _attributes(node), inputs, outputs)
-        reason = handler(call) if handler is not None and _known(op, types) else _unknown_or_open(op, handler)
+        if handler is not None and (_known(op, types) or op in REFUSED):
+            reason = handler(call)
+        else:
+            reason = _unknown_or_open(op, handler)
         self._take(node, call, reason or _stored(call))
 
     def _take(self, node: ir.Node, call: Call, reason: str | None) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Type = tuple[tuple[int, ...], str]
 """Shape, and numpy's name of the elements' type."""
 
+_LIKE_FIRST = frozenset(  # operators that onnx infers nothing for, and whose output is like their first input
+    ("GroupNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization")
+)
 _READ_ELEMENTS = 4096  # shapes, scales, axes: what inference reads the numbers of is small
 
 
@@ -29,6 +32,8 @@ def infer(node: ir.Node, inputs: Sequence[Value | None], opset: int, op: str, na
     import onnx
     import onnx_ir as ir
 
+    if op in _LIKE_FIRST and inputs[0] is not None:
+        return [(inputs[0].shape, inputs[0].dtype), *[None] * (len(node.outputs) - 1)]
     if node.domain not in DEFAULT_DOMAINS or not onnx.defs.has(node.op_type, opset, ""):
         return [None] * len(node.outputs)
     if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
