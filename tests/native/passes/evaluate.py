@@ -158,7 +158,8 @@ def _reduce(node: Node, x: Array) -> Array:
 
 def _softmax(node: Node, x: Array) -> Array:
     axis = node.attributes["axis"]
-    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(x - x.max(axis=axis, keepdims=True))
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
