@@ -11,6 +11,7 @@ import numpy as np
 
 from wavefit.native.opencl.errors import translated
 from wavefit.native.opencl.lane import Lane
+from wavefit.native.opencl.relocate import relocatable
 from wavefit.native.opencl.stream import stream
 from wavefit.native.operation import Kernel
 from wavefit.native.program import Program, Step
@@ -51,13 +52,18 @@ class Executor:
             self._properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
             self.queue = cl.CommandQueue(self.context, properties=self._properties)
             self._built = build_all(self.context, [step.kernel for step in program.steps], cache)
-            self._shared = _allocate(cl, self.context, self.queue, program)
+            self._arena = _arena(cl, self.context, program)
+            self._shared = _upload(cl, self.queue, program)
             self._lanes = [self._lane()]
             self.queue.finish()
         self.launch = self._lanes[0].launch
 
     def _lane(self) -> Lane:
-        return Lane(self._cl, self.queue, self.program, self._shared, self._kernel, self._unified)
+        shared = {**self._shared, **dict.fromkeys(self._in_arena(), self._arena)}
+        return Lane(self._cl, self.queue, self.program, shared, self._kernel, self._unified)
+
+    def _in_arena(self) -> list[int]:
+        return [number for number, place in enumerate(self.program.buffers) if place.kind == "arena"]
 
     def _kernel(self, number: int) -> Any:
         """A kernel object of its own for a step: arguments belong to it."""
@@ -108,33 +114,34 @@ class Executor:
             lane.close()
         for buffer in self._shared.values():
             buffer.release()
-        self._lanes, self._shared = [], {}
+        if self._arena is not None:
+            self._arena.release()
+        self._lanes, self._shared, self._arena = [], {}, None
 
 
 def build_all(context: Any, kernels: list[Kernel], cache: Path | None) -> dict[str, Any]:
-    """A built program for each distinct source, several compiled at a time."""
+    """A built program for each distinct source, several compiled at a time; see :mod:`relocate` for the arguments."""
     import pyopencl as cl
 
-    def build(source: str) -> Any:
-        return cl.Program(context, source).build(list(OPTIONS), cache_dir=str(cache) if cache else None)
+    def build(kernel: Kernel) -> Any:
+        program = cl.Program(context, relocatable(kernel.source, kernel.name))
+        return program.build(list(OPTIONS), cache_dir=str(cache) if cache else None)
 
-    sources = list(dict.fromkeys(kernel.source for kernel in kernels))
+    distinct = {kernel.source: kernel for kernel in kernels}
     with ThreadPoolExecutor(_COMPILERS) as pool:
-        return dict(zip(sources, pool.map(build, sources), strict=True))
+        return dict(zip(distinct, pool.map(build, distinct.values()), strict=True))
 
 
-def _allocate(cl: Any, context: Any, queue: Any, program: Program) -> dict[int, Any]:
-    """The buffers that all lanes share, by number: stretches of the arena, and constants, uploaded."""
-    flags = cl.mem_flags
-    arena = cl.Buffer(context, flags.READ_WRITE, program.arena_bytes) if program.arena_bytes else None
+def _arena(cl: Any, context: Any, program: Program) -> Any:
+    size = program.arena_bytes
+    return cl.Buffer(context, cl.mem_flags.READ_WRITE, size) if size else None
+
+
+def _upload(cl: Any, queue: Any, program: Program) -> dict[int, Any]:
+    """The constants' buffers, by number."""
     buffers: dict[int, Any] = {}
-    for number, place in enumerate(program.buffers):
-        size = max(place.bytes, 4)  # OpenCL has no empty buffers
-        if place.kind == "arena":
-            assert arena is not None
-            buffers[number] = arena.get_sub_region(place.offset, size)
-        elif number in program.constants:
-            buffers[number] = cl.Buffer(context, flags.READ_ONLY, size)
-            if place.bytes:
-                cl.enqueue_copy(queue, buffers[number], program.constants[number].reshape(-1).view(np.uint8))
+    for number, array in program.constants.items():
+        buffers[number] = cl.Buffer(queue.context, cl.mem_flags.READ_ONLY, max(array.nbytes, 4))
+        if array.nbytes:
+            cl.enqueue_copy(queue, buffers[number], array.reshape(-1).view(np.uint8))
     return buffers

@@ -42,7 +42,7 @@ class Lane:
         self.launches = []
         for number, step in enumerate(program.steps):
             kernel = kernels(number)
-            kernel.set_args(*(buffers[each] for each in step.buffers))
+            kernel.set_args(*_arguments(program, buffers, step.buffers))
             self.launches.append((kernel, step.kernel.global_size, step.kernel.local_size))
         self.launch = Launcher(queue, self.launches)
 
@@ -118,7 +118,10 @@ class Lane:
 
     def close(self) -> None:
         for pinned in self._pinned.values():
-            pinned.close(self._queue)
+            pinned.unmap(self._queue)
+        self._queue.finish()
+        for pinned in self._pinned.values():
+            pinned.release()
         self.launches = []
         for buffer in self._device.values():
             buffer.release()
@@ -133,9 +136,17 @@ class _Pinned:
         access = cl.map_flags.READ | cl.map_flags.WRITE
         self.array, _ = cl.enqueue_map_buffer(queue, self._buffer, access, 0, port.shape, port.dtype)
 
-    def close(self, queue: Any) -> None:
+    def unmap(self, queue: Any) -> None:
         self.array.base.release(queue)
+
+    def release(self) -> None:
         self._buffer.release()
+
+
+def _arguments(program: Program, buffers: Mapping[int, Any], numbers: Sequence[int]) -> list[Any]:
+    """Each buffer and the place in it."""
+    pairs = ((buffers[number], np.uint64(program.buffers[number].offset)) for number in numbers)
+    return [argument for pair in pairs for argument in pair]
 
 
 def _bytes(port: Port) -> int:

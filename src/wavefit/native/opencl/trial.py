@@ -1,0 +1,157 @@
+"""One operation tried on a device: implementations compiled, checked against each other, timed by its own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wavefit.native.opencl import kernels
+from wavefit.native.opencl.executor import OPTIONS
+from wavefit.native.operation import Buffer, Config, Implementation, Operation, View
+
+_LEAST_S = 2e-3  # of launches that one timing takes together
+_MOST_RUNS = 50
+_ROUNDS = 3
+_HOPELESS = 1.5  # times the best: such a candidate is timed once
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A compiled implementation with its arguments set."""
+
+    template: str
+    config: Config
+    launches: list[tuple[Any, tuple[int, ...], tuple[int, ...]]]
+    made: Implementation
+    held: list[Any]
+
+
+class Trial:
+    """Buffers of random data for one operation.
+
+    Args:
+        operation: what is computed.
+        context: a ``pyopencl.Context`` of one device.
+        seed: of the data.
+    """
+
+    def __init__(self, operation: Operation, context: Any, seed: int = 0) -> None:
+        import pyopencl as cl
+
+        self._cl = cl
+        self.operation = operation
+        self._context = context
+        properties = cl.command_queue_properties.PROFILING_ENABLE
+        self.queue = cl.CommandQueue(context, properties=properties)
+        self._rng = np.random.default_rng(seed)
+        self._arrays = [
+            None if view is None else self._random(view, n) for n, view in enumerate(operation.inputs)
+        ]
+        self._inputs = [None if array is None else self._buffer(array) for array in self._arrays]
+        size = operation.output.extent * operation.output.itemsize
+        self._output = cl.Buffer(context, cl.mem_flags.READ_WRITE, max(size, 4))
+        self._packed: dict[tuple[str, str, int], Any] = {}
+        self.reference: np.ndarray | None = None
+
+    def _random(self, view: View, number: int) -> np.ndarray:
+        """Elements of a buffer; indices of a Gather stay inside what they pick from."""
+        if view.dtype.startswith("float"):
+            return self._rng.standard_normal(view.extent, np.float32).astype(view.dtype)
+        if view.dtype == "bool":
+            return self._rng.integers(0, 2, view.extent).astype(np.uint8)
+        most = min((n for n in self.operation.input(0).shape if n > 1), default=1) if number == 1 else 100
+        return self._rng.integers(0, most, view.extent).astype(view.dtype)
+
+    def _buffer(self, array: np.ndarray) -> Any:
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        return self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
+
+    def compile(self, template: str, config: Config) -> Candidate:
+        """Builds one configuration. May be called from several threads at once.
+
+        Raises:
+            pyopencl.Error: it does not compile, or takes more than the device has.
+        """
+        made = kernels.get(template).build(self.operation, config)
+        programs = {}
+        for launch in made.launches:
+            source = launch.kernel.source
+            if source not in programs:
+                programs[source] = self._cl.Program(self._context, source).build(list(OPTIONS))
+        flags = self._cl.mem_flags.READ_WRITE
+        scratch = [self._cl.Buffer(self._context, flags, max(size, 4)) for size in made.scratch]
+        packed = [self._pack(template, each.how, each.input) for each in made.packed]
+        launches = []
+        for launch in made.launches:
+            kernel = self._cl.Kernel(programs[launch.kernel.source], launch.kernel.name)
+            kernel.set_args(*(self._argument(each, scratch, packed) for each in launch.arguments))
+            launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
+        return Candidate(template, config, launches, made, scratch)
+
+    def _pack(self, template: str, how: str, number: int) -> Any:
+        key = (template, how, number)
+        if key not in self._packed:
+            view, array = self.operation.input(number), self._arrays[number]
+            assert array is not None
+            steps = tuple(stride * array.itemsize for stride in view.strides)
+            logical = np.lib.stride_tricks.as_strided(array[view.offset :], view.shape, steps)
+            self._packed[key] = self._buffer(
+                kernels.get(template).pack(how, self.operation, np.array(logical))
+            )
+        return self._packed[key]
+
+    def _argument(self, buffer: Buffer, scratch: Sequence[Any], packed: Sequence[Any]) -> Any:
+        if buffer.kind == "scratch":
+            return scratch[buffer.index]
+        if buffer.kind == "packed":
+            return packed[buffer.index]
+        return self._output if buffer.kind == "output" else self._inputs[buffer.index]
+
+    def error(self, candidate: Candidate) -> float:
+        """Relative L2 of its answer to the first candidate's that was asked about; NaN where it left a gap."""
+        fill = np.full(1, 0xFF, np.uint8)
+        self._cl.enqueue_fill_buffer(self.queue, self._output, fill, 0, self._output.size)
+        self._run(candidate)
+        view = self.operation.output
+        memory = np.empty(self._output.size, np.uint8)
+        self._cl.enqueue_copy(self.queue, memory, self._output)
+        held = memory[: view.extent * view.itemsize].view(view.dtype)
+        steps = tuple(stride * view.itemsize for stride in view.strides)
+        got = np.lib.stride_tricks.as_strided(held[view.offset :], view.shape, steps).astype(np.float64)
+        if self.reference is None:
+            self.reference = np.array(got)
+        scale = float(np.linalg.norm(self.reference))
+        return float(np.linalg.norm(got - self.reference)) / (scale or 1.0)
+
+    def _run(self, candidate: Candidate) -> tuple[Any, Any]:
+        events = [self._cl.enqueue_nd_range_kernel(self.queue, *launch) for launch in candidate.launches]
+        return events[0], events[-1]
+
+    def seconds(self, candidate: Candidate, best: float | None = None) -> float:
+        """Device seconds of one run, launches between its kernels included: the least of a few rounds.
+
+        Args:
+            candidate: what is timed; it has run before.
+            best: of the others; one that is far behind is timed once.
+        """
+        first, last = self._run(candidate)
+        self.queue.finish()
+        once = (last.profile.end - first.profile.start) * 1e-9
+        if best is not None and once > _HOPELESS * best + 2e-5:
+            return once
+        runs = max(3, min(_MOST_RUNS, int(_LEAST_S / max(once, 1e-7))))
+        return min(self._round(candidate, runs) for _ in range(_ROUNDS))
+
+    def _round(self, candidate: Candidate, runs: int) -> float:
+        events = [self._run(candidate) for _ in range(runs)]
+        self.queue.finish()
+        return (events[-1][1].profile.end - events[0][0].profile.start) * 1e-9 / runs
+
+    def close(self) -> None:
+        self.queue.finish()
+        for buffer in (*self._inputs, *self._packed.values(), self._output):
+            if buffer is not None:
+                buffer.release()
