@@ -83,3 +83,22 @@ def test_a_cut_that_reverses_is_none_that_can_go():
     graph = build.graph(build.node("Slice", [x], (3,), starts=(2,), steps=(-1,)))
     same_after(views.run, graph, {"in0": np.array([1.0, 2.0, 3.0])})
     assert ops(graph) == {"Slice": 1}
+
+
+def test_leading_axes_that_are_joined_for_a_transpose_stay_apart():
+    """As PyTorch exports the keys of an attention; joining batch and heads of a transposed tensor is a copy."""
+    build = Builder()
+    x = build.transpose(build.input(2, 4, 3, 5), 0, 2, 1, 3)
+    y = build.transpose(build.reshape(x, 6, 4, 5), 0, 2, 1)
+    graph = build.graph(build.apply("relu", build.reshape(y, 2, 3, 5, 4)))
+    same_after(views.run, graph, build.feeds())
+    assert ops(graph) == {"Transpose": 1, "Pointwise": 1}
+    assert graph.nodes[0].attributes["perm"] == (0, 2, 3, 1)
+
+
+def test_axes_that_are_split_in_another_way_after_a_transpose_are_joined():
+    build = Builder()
+    y = build.transpose(build.reshape(build.input(2, 3, 4, 5), 6, 4, 5), 0, 2, 1)
+    graph = build.graph(build.reshape(y, 3, 2, 5, 4))
+    same_after(views.run, graph, build.feeds())
+    assert ops(graph) == {"Reshape": 2, "Transpose": 1}

@@ -53,9 +53,30 @@ def _transpose(graph: Graph, node: Node) -> int:
 
 def _reshape(graph: Graph, node: Node) -> int:
     before = graph.producer(given(node.inputs[0]))
+    if before is not None and before.op == "Transpose":
+        return _with_leading_axes(graph, node, before)
     if before is None or before.op != "Reshape":
         return 0
     graph.rewire(node, before.inputs)
+    return 1
+
+
+def _with_leading_axes(graph: Graph, node: Node, transpose: Node) -> int:
+    """Leading axes that are joined for a Transpose and split after it stay as they are: joining them may be a copy."""
+    join = graph.producer(given(transpose.inputs[0]))
+    perm = transpose.attributes["perm"]
+    if join is None or join.op != "Reshape" or not perm or perm[0] != 0:
+        return 0
+    source, tail = given(join.inputs[0]), join.output.shape[1:]
+    lead = len(source.shape) - len(tail)
+    if lead < 2 or source.shape[lead:] != tail or node.output.shape[:lead] != source.shape[:lead]:
+        return 0
+    if node.output.shape[lead:] != transpose.output.shape[1:]:
+        return 0
+    node.op = "Transpose"
+    node.attributes = {"perm": (*range(lead), *(axis - 1 + lead for axis in perm[1:]))}
+    graph.rewire(node, [source])
+    _transpose(graph, node)
     return 1
 
 
