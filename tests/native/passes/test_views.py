@@ -102,3 +102,15 @@ def test_axes_that_are_split_in_another_way_after_a_transpose_are_joined():
     graph = build.graph(build.reshape(y, 3, 2, 5, 4))
     same_after(views.run, graph, build.feeds())
     assert ops(graph) == {"Reshape": 2, "Transpose": 1}
+
+
+def test_an_axis_of_one_before_them_is_no_matter():
+    build = Builder()
+    x = build.node(
+        "Slice", [build.input(3, 2, 3, 4, 5)], (1, 2, 3, 4, 5), starts=(1, 0, 0, 0, 0), steps=(1,) * 5
+    )
+    y = build.transpose(build.reshape(x, 6, 4, 5), 0, 2, 1)
+    graph = build.graph(build.reshape(y, 2, 3, 5, 4))
+    same_after(views.run, graph, build.feeds())
+    assert ops(graph) == {"Slice": 1, "Reshape": 1, "Transpose": 1}
+    assert graph.nodes[1].output.shape == (2, 3, 4, 5)

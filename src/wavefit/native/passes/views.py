@@ -68,16 +68,26 @@ def _with_leading_axes(graph: Graph, node: Node, transpose: Node) -> int:
     if join is None or join.op != "Reshape" or not perm or perm[0] != 0:
         return 0
     source, tail = given(join.inputs[0]), join.output.shape[1:]
+    outer = node.output.shape[: len(node.output.shape) - len(tail)]
     lead = len(source.shape) - len(tail)
-    if lead < 2 or source.shape[lead:] != tail or node.output.shape[:lead] != source.shape[:lead]:
+    if lead < 1 or len(outer) < 2 or source.shape[lead:] != tail or not _same(source.shape[:lead], outer):
         return 0
-    if node.output.shape[lead:] != transpose.output.shape[1:]:
+    if node.output.shape[len(outer) :] != transpose.output.shape[1:]:
         return 0
+    if source.shape[:lead] != outer:
+        apart = Value(f"{node.output.name}/apart", (*outer, *tail), source.dtype)
+        graph.insert_before(node, Node("Reshape", apart.name, [source], [apart]))
+        source = apart
     node.op = "Transpose"
-    node.attributes = {"perm": (*range(lead), *(axis - 1 + lead for axis in perm[1:]))}
+    node.attributes = {"perm": (*range(len(outer)), *(axis - 1 + len(outer) for axis in perm[1:]))}
     graph.rewire(node, [source])
     _transpose(graph, node)
     return 1
+
+
+def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether shapes differ in axes of size 1 only."""
+    return [n for n in one if n != 1] == [n for n in other if n != 1]
 
 
 def _changes_nothing(node: Node) -> bool:
