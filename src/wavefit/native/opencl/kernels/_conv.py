@@ -197,6 +197,12 @@ def pack_taps(array: np.ndarray, group: int, width: int) -> np.ndarray:
     return packed
 
 
+def kernel(name: str, parameters: str, items: int, lines: Sequence[str]) -> str:
+    """The source of a kernel whose work-groups have ``items`` work-items: compilers give out registers by that."""
+    head = f"__kernel __attribute__((reqd_work_group_size({items}, 1, 1)))\nvoid {name}({parameters})\n{{\n  "
+    return head + "\n  ".join(lines) + "\n}\n"
+
+
 def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 

@@ -102,8 +102,7 @@ def _source(operation: Operation, shape: _conv.Conv, config: Config, parameters:
     for p in range(pixels):
         stored = _conv.finish(operation, f"a{p}", ["n", "first", *inner, f"last + {p}"], channels, inside)
         lines += [f"if (last + {p} < {shape.out[-1]})", *stored]
-    body = "\n  ".join(lines)
-    return f"__kernel void conv_any({parameters})\n{{\n  {body}\n}}\n"
+    return _conv.kernel("conv_any", parameters, int(config["items"]), lines)
 
 
 def _taps(operation: Operation, shape: _conv.Conv, config: Config, inner: list[str]) -> list[str]:

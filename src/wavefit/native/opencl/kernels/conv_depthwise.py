@@ -162,7 +162,7 @@ def _source(
             checks += [f"y + {r} < {_rows(shape)}"] * (_rows(shape) % rows > 0)
             guard = f"if ({' && '.join(checks)})" if checks else ""
             lines += [guard, *_conv.finish(operation, f"a{r}_{p}", ["n", "o", *space], vector)]
-    return f"__kernel void conv_depthwise({parameters})\n{{\n  " + "\n  ".join(lines) + "\n}\n"
+    return _conv.kernel("conv_depthwise", parameters, grid.items, lines)
 
 
 def _accumulate(shape: _conv.Conv, vector: int, rows: int, pixels: int) -> list[str]:

@@ -23,6 +23,7 @@ OPS = ("Conv",)
 
 _MOST_CHANNELS = 8
 _MOST_CODE = 1536  # multiply-adds of one row of the kernel, unrolled
+_MOST_ITEMS = 256
 _KEPT = 24  # configurations
 
 
@@ -115,7 +116,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     ):
         tile = _Tile(shape, lanes, vectors, pixels, across, down)
         if (
-            64 <= tile.items <= limits.work_group
+            64 <= tile.items <= min(limits.work_group, _MOST_ITEMS)
             and tile.local_bytes <= limits.local_bytes
             and tile.registers <= most
             and tile.code <= _MOST_CODE
@@ -210,7 +211,7 @@ def _source(operation: Operation, tile: _Tile, parameters: str) -> str:
         *([f"if (y >= {shape.out[0]}) return;"] if shape.out[0] % tile.down else []),
         *_finish(operation, tile),
     ]
-    return f"__kernel void conv_direct({parameters})\n{{\n  " + "\n  ".join(lines) + "\n}\n"
+    return _conv.kernel("conv_direct", parameters, tile.items, lines)
 
 
 def _stage(tile: _Tile) -> list[str]:

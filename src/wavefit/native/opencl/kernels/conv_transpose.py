@@ -104,7 +104,7 @@ def _source(operation: Operation, shape: _conv.Conv, config: Config, parameters:
             operation, f"a{p}", ["n", "first", *inner, f"last + {p * stride}"], channels, inside
         )
         lines += [f"if (last + {p * stride} < {shape.out[-1]})", *stored]
-    return f"__kernel void conv_transpose({parameters})\n{{\n  " + "\n  ".join(lines) + "\n}\n"
+    return _conv.kernel("conv_transpose", parameters, int(config["items"]), lines)
 
 
 def _taps(operation: Operation, shape: _conv.Conv, config: Config, places: list[str]) -> list[str]:

@@ -178,9 +178,9 @@ def _forward(shape: _conv.Conv, config: Config) -> Kernel:
     stored = c.STORED[x.dtype]
     return Kernel(
         name="winograd_forward",
-        source=f"__kernel void winograd_forward(__global const {stored} *in0, __global {stored} *out)\n{{\n  "
-        + "\n  ".join(lines)
-        + "\n}\n",
+        source=_conv.kernel(
+            "winograd_forward", f"__global const {stored} *in0, __global {stored} *out", _ITEMS, lines
+        ),
         global_size=grid.global_size,
         local_size=(_ITEMS,),
         registers=vector * n * (n + 1) + 16,
@@ -220,9 +220,9 @@ def _back(operation: Operation, shape: _conv.Conv, config: Config) -> Launch:
     text, buffers = _conv.parameters(rest)
     kernel = Kernel(
         name="winograd_back",
-        source=f"__kernel void winograd_back(__global const {c.STORED[dtype]} *products, {text})\n{{\n  "
-        + "\n  ".join(lines)
-        + "\n}\n",
+        source=_conv.kernel(
+            "winograd_back", f"__global const {c.STORED[dtype]} *products, {text}", _ITEMS, lines
+        ),
         global_size=grid.global_size,
         local_size=(_ITEMS,),
         registers=vector * n * (m + 1) + 24,
