@@ -15,6 +15,7 @@ import onnx
 from onnx import numpy_helper
 
 from wavefit.native.onnx_ops import operators
+from wavefit.native.onnx_ops.refused import REFUSED
 
 _OLDEST = 7  # operator sets before this one broadcast by attributes
 
@@ -30,15 +31,12 @@ class Case(NamedTuple):
 
 def cases() -> Iterator[Case]:
     """Every case of a claimed operator; what a case gives as data that must be known is an initializer here."""
+    claimed = set(operators()) - REFUSED
     for case in _all():
         node = case.model.graph.node[0]
         opset = max((entry.version for entry in case.model.opset_import if not entry.domain), default=1)
-        if (
-            len(case.model.graph.node) == 1
-            and node.op_type in operators()
-            and opset >= _OLDEST
-            and _tensors(case)
-        ):
+        alone = len(case.model.graph.node) == 1 and not node.domain
+        if alone and node.op_type in claimed and opset >= _OLDEST and _tensors(case):
             yield _case(case)
 
 

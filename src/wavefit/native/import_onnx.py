@@ -210,10 +210,14 @@ def _unknown_or_open(op: str, handler: object) -> str:
 
 
 def _stored(call: Call) -> str | None:
-    """Why a tensor of the call's nodes cannot be held; None where all can."""
+    """Why a tensor of the call's nodes cannot be held; None where all can.
+
+    What comes in computed was refused where it was made, and is not refused again.
+    """
     values = [value for node in call.nodes for value in (*node.inputs, *node.outputs) if value is not None]
-    wrong = next((value.dtype for value in values if value.dtype not in STORED), None)
-    return None if wrong is None else _not_stored(wrong)
+    wrong = {value.dtype for value in values if value.dtype not in STORED}
+    before = {value.dtype for value in call.inputs if value is not None and value.constant is None}
+    return None if not wrong - before else _not_stored(min(wrong - before))
 
 
 def _not_stored(dtype: str) -> str:

@@ -44,7 +44,7 @@ def infer(node: ir.Node, inputs: Sequence[Value | None], opset: int, op: str, na
             continue
         types[str(given.name)] = _type_proto(value)
         if value.constant is not None and value.size <= _READ_ELEMENTS:
-            data[str(given.name)] = onnx.numpy_helper.from_array(np.ascontiguousarray(value.constant))
+            data[str(given.name)] = onnx.numpy_helper.from_array(np.asarray(value.constant, order="C"))
     opsets = [onnx.helper.make_opsetid("", opset)]
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, "")
