@@ -69,21 +69,21 @@ def check_targets(targets: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
+def every(sources: Iterable[Source], targets: Sequence[str]) -> list[tuple[Source, str]]:
+    """Each source on each target."""
+    return [(source, target) for source in sources for target in targets]
+
+
 def audit(
-    sources: Sequence[Source],
-    targets: Sequence[str],
-    toolchain: Toolchain,
-    say: Say,
-    cache: Cache | None = None,
+    jobs: Sequence[tuple[Source, str]], toolchain: Toolchain, say: Say, cache: Cache | None = None
 ) -> list[Row]:
-    """Compiles every source for every target, as many at a time as there are cores.
+    """Compiles sources for targets, as many at a time as there are cores, each text once for a target.
 
     Returns:
-        Rows in the sources' order, each with all targets in order.
+        Rows in the order of ``jobs``.
     """
     cache = cache or Cache()
-    jobs = [(source.text, target) for source in sources for target in targets]
-    distinct = list(dict.fromkeys(jobs))
+    distinct = list(dict.fromkeys((source.text, target) for source, target in jobs))
 
     def work(job: tuple[str, str]) -> Kept:
         return compiled(job[0], job[1], toolchain, cache)
@@ -93,12 +93,7 @@ def audit(
         for number, (job, kept) in enumerate(zip(distinct, pool.map(work, distinct), strict=True), 1):
             found[job] = kept
             say(f"compiled {number} of {len(distinct)}")
-    return [
-        row
-        for source in sources
-        for target in targets
-        for row in rows_of(source, target, found[source.text, target])
-    ]
+    return [row for source, target in jobs for row in rows_of(source, target, found[source.text, target])]
 
 
 def compiled(source: str, target: str, toolchain: Toolchain, cache: Cache) -> Kept:
