@@ -89,7 +89,7 @@ class Trial:
             kernel = self._cl.Kernel(programs[launch.kernel.source], launch.kernel.name)
             kernel.set_args(*(self._argument(each, scratch, packed) for each in launch.arguments))
             launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
-        return Candidate(template, config, launches, made, scratch)
+        return Candidate(template, config, launches, made, [*scratch, *packed])
 
     def _pack(self, template: str, how: str, number: int) -> Any:
         key = (template, how, number)
