@@ -24,7 +24,7 @@ _REFUSED = {  # reasons for which a claimed operator's case may be refused, and 
     "Attention": ("present keys", "past keys", "softcap", "a window", "its inputs are"),
     "BatchNormalization": ("training mode",),
     "Dropout": ("training mode", "mask is read"),
-    "Einsum": ("diagonals",),
+    "Einsum": ("diagonals", "ellipsis"),
     "MaxPool": ("Indices is read",),
     "Mod": ("fmod=1 only",),
     "OneHot": ("integers are compared",),
