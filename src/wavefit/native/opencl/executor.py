@@ -46,7 +46,7 @@ class Executor:
         self._cl = cl
         self.program = program
         self._name = device.name.strip()
-        self._unified = bool(device.host_unified_memory)
+        self._unified = self._shares_memory(device)
         with translated(self._name):
             self.context = cl.Context([device])
             self._properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
@@ -57,6 +57,9 @@ class Executor:
             self._lanes = [self._lane()]
             self.queue.finish()
         self.launch = self._lanes[0].launch
+
+    def _shares_memory(self, device: Any) -> bool:
+        return bool(device.host_unified_memory)
 
     def _lane(self) -> Lane:
         shared = {**self._shared, **dict.fromkeys(self._in_arena(), self._arena)}

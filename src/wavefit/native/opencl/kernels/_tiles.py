@@ -212,13 +212,24 @@ def _prepare(tile: Tile, side: Side) -> list[str]:
 
 
 def _fetch(tile: Tile, side: Side, depth: int) -> list[str]:
-    lines = []
+    """A step's loads; the depth's end is looked for in the last step only, by all work-items alike."""
+    whole = _loaded(tile, side, "")
+    if depth % tile.k == 0:
+        return whole
+    return [
+        f"if (kt + {tile.k} <= {depth}) {{",
+        *whole,
+        "} else {",
+        *_loaded(tile, side, f"{side.name}k{{i}} < {depth}"),
+        "}",
+    ]
+
+
+def _loaded(tile: Tile, side: Side, limit: str) -> list[str]:
+    lines, name = [], side.name
     for i in range(_loads(tile, side)):
-        name = side.name
         load = [f"const int {name}k{i} = kt + {name}d{i};", *side.at(i, f"{name}k{i}")]
-        conditions = [side.valid(i)] if side.valid(i) else []
-        if depth % tile.k:
-            conditions.append(f"{name}k{i} < {depth}")
+        conditions = [each for each in (side.valid(i), limit.format(i=i)) if each]
         place = side.place(i, f"{name}k{i}")
         if conditions:
             zero = "0.0f" if side.width == 1 else f"(float{side.width})(0.0f)"
