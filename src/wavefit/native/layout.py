@@ -127,7 +127,10 @@ class _Walk:
     def _compute(self, node: Node) -> None:
         for value in node.outputs:
             self._reserve(value)
-        node = self._with_better_inputs(node)
+        self._append(self._with_better_inputs(node))
+
+    def _append(self, node: Node) -> None:
+        """Takes a node whose places are known, if any kernel computes it."""
         if self._cost(_operation(node, self.places)) is None:
             self.refusals.append(UnsupportedNode(node=node.name, op=node.op, reason=_shapes(node)))
         self.nodes.append(node)
@@ -177,7 +180,7 @@ class _Walk:
             copy = Value(f"{value.name}:copy", value.shape, value.dtype)
             storage, view = self._proper(value)
             self.places[copy] = Placed(storage, view)
-            self.nodes.append(Node("Copy", f"{value.name}:copy", [value], [copy]))
+            self._append(Node("Copy", f"{value.name}:copy", [value], [copy]))
             self._copies[key] = copy
         return self._copies[key]
 
@@ -191,7 +194,7 @@ class _Walk:
             if self._parts.get(value) != (node.output, axis, start) and size:
                 piece = Value(f"{node.name}:part{number}", value.shape, value.dtype)
                 self.places[piece] = Placed(place.storage, views.part(place.view, axis, start, size))
-                self.nodes.append(Node("Copy", node.name, [value], [piece], source=node.source))
+                self._append(Node("Copy", node.name, [value], [piece], source=node.source))
             start += size
 
     def _view(self, node: Node) -> None:
@@ -216,7 +219,7 @@ class _Walk:
         copy = Value(f"{node.name}:copy", source.shape, source.dtype)
         self.places[copy] = Placed(storage, as_source)
         self.places[output] = Placed(storage, target)
-        self.nodes.append(Node("Copy", node.name, [source], [copy], source=node.source))
+        self._append(Node("Copy", node.name, [source], [copy], source=node.source))
 
     # ---- the graph's outputs ----------------------------------------------------------------------------------------
 
@@ -238,7 +241,7 @@ class _Walk:
         copy = Value(value.name, value.shape, value.dtype)
         self._place(copy, "output", row_major(value.shape))
         if value.size:
-            self.nodes.append(Node("Copy", f"{value.name}:output", [value], [copy]))
+            self._append(Node("Copy", f"{value.name}:output", [value], [copy]))
         return copy
 
 
