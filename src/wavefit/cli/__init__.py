@@ -80,7 +80,10 @@ def _make_app() -> typer.Typer:
     for entry in pkgutil.iter_modules(__path__):
         if not entry.name.startswith("_"):
             module = importlib.import_module(f"{__name__}.{entry.name}")
-            app.command(entry.name.rstrip("_"))(module.command)
+            if hasattr(module, "group"):  # a verb with verbs of its own
+                app.add_typer(module.group, name=entry.name)
+            else:
+                app.command(entry.name.rstrip("_"))(module.command)
     return app
 
 

@@ -44,7 +44,8 @@ def of_model(
         program = prepare(path, shapes, Chooser(limits.of_gfx(target)), half)
         if isinstance(program, tuple):
             first = program[0]
-            raise InputError(f"{path.name}: the native engine cannot run it: {first.reason}")
+            where = f"{first.op} node {first.node!r}"
+            raise InputError(f"{path.name}: the engine cannot run {where}: {first.reason}", first.fix)
         seen: dict[tuple[str, str], Source] = {}
         for step in program.steps:
             seen.setdefault(

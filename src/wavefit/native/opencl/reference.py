@@ -67,12 +67,18 @@ def _taps(
     return taps
 
 
+def _at(weights: Array, place: tuple[int, ...]) -> Array:
+    """The matrix of channels at one place in the kernel."""
+    index: tuple[Any, ...] = (slice(None), slice(None), *place)
+    return np.asarray(weights[index])
+
+
 def _conv(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[int, ...]) -> Array:
     x, w, bias = inputs
     group, outs, ins = attributes["group"], w.shape[0] // attributes["group"], w.shape[1]
     y = np.zeros(shape)
     for place, seen in _taps(x, w.shape[2:], attributes, shape[2:], 0.0):
-        weights = w[(slice(None), slice(None), *place)]
+        weights = _at(w, place)
         for g in range(group):
             part = np.einsum(
                 "oi,ni...->no...", weights[g * outs : (g + 1) * outs], seen[:, g * ins : (g + 1) * ins]
@@ -96,8 +102,10 @@ def _conv_transpose(attributes: dict[str, Any], inputs: Sequence[Any], shape: tu
         for axis, k in enumerate(place):
             start = k * attributes["dilations"][axis]
             cut.append(slice(start, start + strides[axis] * (x.shape[2 + axis] - 1) + 1, strides[axis]))
-        whole[tuple(cut)] += np.einsum("io,ni...->no...", w[(slice(None), slice(None), *place)], x)
-    y = whole[(slice(None), slice(None), *(slice(pads[a], pads[a] + shape[2 + a]) for a in range(rank)))]
+        whole[tuple(cut)] += np.einsum("io,ni...->no...", _at(w, place), x)
+    inside = (slice(pads[axis], pads[axis] + shape[2 + axis]) for axis in range(rank))
+    index: tuple[Any, ...] = (slice(None), slice(None), *inside)
+    y = whole[index]
     return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
 
 

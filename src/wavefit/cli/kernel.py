@@ -1,0 +1,197 @@
+"""``wavefit kernel``: what kernels take of GPUs that are not here, and whether the engine's are right on one here."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wavefit.cli._options import Json
+from wavefit.errors import InputError, RouteError
+from wavefit.schema import Device
+
+if TYPE_CHECKING:
+    from wavefit.kernels.audit import Row, Source
+    from wavefit.kernels.toolchain import Toolchain
+
+group = typer.Typer(
+    help="Compile kernels for AMD GPUs that are not here, and test the engine's on one that is.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@group.command("audit")
+def audit(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.cl|MODEL.onnx]", help="[default: the engine's kernels on known layers]"
+        ),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GFX", help="gfx1103; may be given again [default: nine GPUs]."),
+    ] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="The size of a symbolic dimension: seq=128.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Of a model.")] = 1,
+    half: Annotated[bool, typer.Option("--half", help="Keep a model's tensors in 16 bits.")] = False,
+    work_group: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Work-items that a FILE.cl is launched with.")
+    ] = None,
+    toolchain: Annotated[str | None, typer.Option(help="zig or clang-19 [default: the first here].")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show kernels that keep the rules too.")] = False,
+    json: Json = False,
+) -> None:
+    """Compile kernels for AMD targets and hold them to rules; no GPU is needed.
+
+    Rules: no scratch memory, no spilled registers, local memory that the target has, 4 waves a SIMD or more.
+    """
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.cli._stop import stoppable
+    from wavefit.kernels import audit as lab
+    from wavefit.schema import pretty
+
+    targets = lab.check_targets(target or lab.TARGETS)
+    compiler = _compiler(toolchain)
+    jobs = _jobs(file, targets, size or [], batch, half, work_group)
+    with stoppable("stopped"), TerminalProgress() as progress:
+        rows = lab.audit(jobs, compiler, progress.say)
+    if json:
+        typer.echo(pretty(rows))
+    else:
+        _show(rows, everything or (file is not None and file.suffix == ".cl"), compiler)
+    if not all(row.good for row in rows):
+        raise typer.Exit(1)
+
+
+def _compiler(name: str | None) -> Toolchain:
+    from wavefit.kernels import toolchain
+
+    found = toolchain.find(name)
+    if isinstance(found, toolchain.Missing):
+        raise RouteError(found.reason, found.fix)
+    return found
+
+
+def _jobs(
+    file: Path | None,
+    targets: tuple[str, ...],
+    sizes: list[str],
+    batch: int,
+    half: bool,
+    work_group: int | None,
+) -> list[tuple[Source, str]]:
+    from wavefit.cli._parse import parse_sizes
+    from wavefit.kernels.audit import Source, every
+    from wavefit.native.opencl.audit import of_model, of_operations
+    from wavefit.native.opencl.specimens import layers
+
+    if file is None:
+        return of_operations(layers(), targets)
+    if not file.is_file():
+        raise InputError(f"there is no file {file}")
+    if file.suffix == ".cl":
+        try:
+            text = file.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file} is no text in UTF-8") from error
+        return every([Source(name=file.name, text=text, work_group=work_group)], targets)
+    if file.suffix != ".onnx":
+        raise InputError(f"{file} is neither OpenCL C (.cl) nor a model (.onnx)")
+    from wavefit.model.load import load
+    from wavefit.model.shapes import bind
+
+    return of_model(file, bind(load(file), batch, parse_sizes(sizes)), targets, half)
+
+
+def _show(rows: list[Row], everything: bool, compiler: Toolchain) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False, width=110)
+    shown = [row for row in rows if everything or not row.good]
+    if shown:
+        table = Table("kernel", "target", box=None, pad_edge=False)
+        for title in ("VGPR", "SGPR", "LDS", "scratch", "spills", "waves"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for row in shown:
+            table.add_row(
+                f"{row.name} ({row.kernel})" if row.kernel else row.name, row.target, *_figures(row)
+            )
+        console.print(table)
+        for text in dict.fromkeys(row.problems[0] for row in shown if row.kernel is None):
+            console.print(text)
+    bad = sum(not row.good for row in rows)
+    console.print(
+        f"{len(rows) - bad} of {len(rows)} kernels keep the rules ({compiler.version}; nothing was run)."
+    )
+
+
+def _figures(row: Row) -> tuple[str, ...]:
+    kernel, held = row.resources, row.occupancy
+    if kernel is None:
+        return ("-",) * 6
+    waves = "?" if held is None else f"{held.waves:.3g}/{held.most} {held.bound}"
+    numbers = (kernel.vgprs, kernel.sgprs, kernel.lds_bytes, kernel.scratch_bytes)
+    return (*map(str, numbers), str(kernel.vgpr_spills + kernel.sgpr_spills), waves)
+
+
+@group.command("selftest")
+def selftest(
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="DEVICE", help="gpu0, cpu [default: the first GPU with OpenCL, else the CPU]."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="[default: wavefit-selftest-DEVICE.jsonl]")
+    ] = None,
+    deadline: Annotated[float, typer.Option(metavar="S", min=1, help="Of one template's kernels.")] = 120.0,
+) -> None:
+    """Run every kernel of the engine on an OpenCL device against references, and write one file about it.
+
+    A kernel that hangs or crashes is written down, and the test goes on after it; run again, it goes on where it was.
+    The file holds what the device is, errors and times, and nothing else of this machine: send it to wavefit's issues.
+    """
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.cli._stop import stoppable
+    from wavefit.native.opencl.selftest import selftest as test
+
+    with stoppable("stopped; run it again and it goes on"), TerminalProgress() as progress:
+        where = _with_opencl(device, progress)
+        file = output or Path(f"wavefit-selftest-{where.id}.jsonl")
+        with tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
+            summary = test(where, file, Path(workdir), progress.say, deadline)
+    typer.echo(f"{summary.sentence} {file}")
+    if summary.not_right:
+        raise typer.Exit(1)
+
+
+def _with_opencl(name: str | None, progress: object) -> Device:
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.device.probe import probe
+    from wavefit.device.runtimes import with_runtimes
+
+    assert isinstance(progress, TerminalProgress)
+    have = [each for each in with_runtimes(probe(), progress.say) if _seen(each)]
+    if not have:
+        raise RouteError(
+            "no OpenCL driver shows a device",
+            "wavefit doctor says what is missing; pip install 'wavefit[pocl]' for the CPU",
+        )
+    if name is None:
+        return next((each for each in have if each.kind == "gpu"), have[0])
+    found = next((each for each in have if each.id == name), None)
+    if found is None:
+        raise InputError(
+            f"OpenCL shows no device {name!r}", f"it shows {', '.join(each.id for each in have)}"
+        )
+    return found
+
+
+def _seen(device: Device) -> bool:
+    return any(each.name == "opencl" and each.index is not None for each in device.runtimes)
