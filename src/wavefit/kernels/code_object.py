@@ -112,6 +112,7 @@ def _metadata(elf: bytes, what: str) -> dict[str, Any]:
         ELFError,
         ConstructError,
         ValueError,
+        TypeError,
         KeyError,
         AttributeError,
         UnicodeDecodeError,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from wavefit import __version__, child
+from wavefit import child
 from wavefit.child.main import Reporter
 from wavefit.errors import InputError, RouteError
 from wavefit.native import limits
@@ -291,7 +292,7 @@ def _write_off(file: Path, name: str, verdict: Literal["crash", "timeout"], reas
 def _head(device: Device) -> Head:
     cl_device = devices.find(device)
     return Head(
-        wavefit=__version__,
+        wavefit=version("wavefit"),
         device=device,
         platform=cl_device.platform.name.strip(),
         name=cl_device.name.strip(),
