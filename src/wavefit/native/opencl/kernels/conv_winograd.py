@@ -4,7 +4,9 @@ Three kernels: tiles of the input are transformed, for each of the 16 or 36 poin
 is made (one batched product, the matrix product's own kernels), and the products are transformed back, with bias and
 epilogue. The transforms are bound by memory and write 4 or 2.25 times what they read: it pays where there are channels.
 
-Error against float64, random normal data: see :data:`ERRORS`.
+Relative L2 error against float64, normal random data and 256 channels: F(2x2) 4e-7, F(4x4) 1.0e-6 (2.2e-6 with the
+usual points 0, 1, -1, 2, -2; a plain float32 sum has 3e-7 to 6e-7). Normalisation and residuals keep a network's error
+near that of a layer: well within 1e-5.
 """
 
 from __future__ import annotations
