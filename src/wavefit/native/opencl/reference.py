@@ -175,7 +175,48 @@ def _attention(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[i
     return np.asarray(_softmax({"axis": -1, "log": False}, [scores], shape) @ v)
 
 
+def _pad(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...]) -> Array:
+    x, pads, mode = inputs[0], attributes["pads"], attributes["mode"]
+    widths = [(pads[axis], pads[x.ndim + axis]) for axis in range(x.ndim)]
+    if mode == "constant":
+        return np.pad(x, widths, constant_values=attributes["value"])
+    return np.pad(x, widths, mode=mode)
+
+
+def _resize(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    """Nearest by the floor of x / scale ("asymmetric"), linear by half pixels; axis after axis."""
+    y = inputs[0]
+    for axis, (new, scale) in enumerate(zip(shape, attributes["scales"], strict=True)):
+        old = y.shape[axis]
+        if new == old:
+            continue
+        if attributes["mode"] == "nearest":
+            y = y.take(np.minimum((np.arange(new) / scale).astype(int), old - 1), axis)
+            continue
+        at, known = (np.arange(new) + 0.5) / scale - 0.5, np.arange(old)
+        lines = np.moveaxis(y, axis, -1)
+        flat = [np.interp(at, known, line) for line in lines.reshape(-1, old)]
+        y = np.moveaxis(np.reshape(flat, (*lines.shape[:-1], new)), -1, axis)
+    return np.asarray(y)
+
+
+def _arg_max(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    return np.asarray(inputs[0].argmax(attributes["axis"])).reshape(shape)
+
+
+def _lrn(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...]) -> Array:
+    x, size = inputs[0], attributes["size"]
+    before = (size - 1) // 2
+    near = [(x[:, max(c - before, 0) : c - before + size] ** 2).sum(1) for c in range(x.shape[1])]
+    scale = attributes["bias"] + attributes["alpha"] / size * np.stack(near, axis=1)
+    return np.asarray(x / scale ** attributes["beta"])
+
+
 _COMPUTE: dict[str, Compute] = {
+    "Pad": _pad,
+    "Resize": _resize,
+    "ArgMax": _arg_max,
+    "LRN": _lrn,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "MatMul": _matmul,

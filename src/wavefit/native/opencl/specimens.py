@@ -204,6 +204,28 @@ def attention(heads: int, queries: int, keys: int, depth: int) -> Operation:
     )
 
 
+def one(op: str, x: View, y: View, **attributes: Any) -> Operation:
+    """An operation of one input."""
+    return Operation(op=op, inputs=(x,), outputs=(y,), attributes=attributes, constant=(False,), own=1)
+
+
+def resize(x: View, scale: float, mode: str, way: str) -> Operation:
+    """An image, its height and width scaled."""
+    y = image(*x.shape[:2], *(int(n * scale) for n in x.shape[2:]), dtype=x.dtype)
+    return one(
+        "Resize",
+        x,
+        y,
+        mode=mode,
+        scales=(1.0, 1.0, scale, scale),
+        coordinate_transformation_mode=way,
+        nearest_mode="floor",
+        cubic_coeff_a=-0.75,
+        exclude_outside=0,
+        extrapolation_value=0.0,
+    )
+
+
 def layers() -> dict[str, Operation]:
     """Layers of ResNet-50, MobileNet v2 and BERT-base at batch 1, in float, and some with tensors in half."""
     return {
@@ -231,6 +253,8 @@ def layers() -> dict[str, Operation]:
         "bert words": gather(rows(30522, 768), rows(1, 128, dtype="int64"), 0),
         "bert attention": attention(12, 128, 128, 64),
         "to channels-last": copy(rows(1, 64, 56, 56), image(1, 64, 56, 56)),
+        "yolo nearest": resize(image(1, 256, 20, 20), 2.0, "nearest", "asymmetric"),
+        "unet linear": resize(image(1, 64, 64, 64), 2.0, "linear", "half_pixel"),
     }
 
 
@@ -275,4 +299,14 @@ def odd() -> dict[str, Operation]:
         "to half": copy(rows(1023), rows(1023, dtype="float16")),
         "words": gather(rows(101, 37), rows(3, 5, dtype="int64"), 0),
         "attention": attention(3, 37, 37, 32),
+        "nearest": resize(image(1, 19, 7, 9), 2.0, "nearest", "asymmetric"),
+        "linear": resize(image(2, 5, 7, 9), 1.6, "linear", "half_pixel"),
+        "pad": one(
+            "Pad", rows(3, 7, 11), rows(4, 10, 13), pads=(0, 1, 2, 1, 2, 0), mode="constant", value=1.5
+        ),
+        "mirrored": one(
+            "Pad", image(1, 5, 7, 9), image(1, 5, 10, 11), pads=(0, 0, 1, 0, 0, 0, 2, 2), mode="reflect"
+        ),
+        "largest": one("ArgMax", rows(5, 131), rows(5, 1, dtype="int64"), axis=1, select_last_index=0),
+        "lrn": one("LRN", image(2, 13, 5, 7), image(2, 13, 5, 7), size=5, alpha=1e-2, beta=0.75, bias=1.0),
     }
