@@ -119,7 +119,7 @@ HOLDS = """__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void holds(
 
 
 @pytest.mark.skipif(isinstance(ZIG, toolchain.Missing), reason="ziglang is not installed")
-@pytest.mark.parametrize("gfx", ["gfx90c", "gfx90a", "gfx1035", "gfx1103", "gfx1151"])
+@pytest.mark.parametrize("gfx", ["gfx90c", "gfx90a", "gfx1151"])
 @pytest.mark.parametrize("count", [5, 12, 25])
 def test_llvm_reckons_the_same(gfx: str, count: int) -> None:
     """The backend's own "Occupancy" in its assembly, of kernels without local memory."""
