@@ -5,8 +5,8 @@ is made (one batched product, the matrix product's own kernels), and the product
 epilogue. The transforms are bound by memory and write 4 or 2.25 times what they read: it pays where there are channels.
 
 Relative L2 error against float64, normal random data and 256 channels: F(2x2) 4e-7, F(4x4) 1.0e-6 (2.2e-6 with the
-usual points 0, 1, -1, 2, -2; a plain float32 sum has 3e-7 to 6e-7). Normalisation and residuals keep a network's error
-near that of a layer: well within 1e-5.
+usual points 0, 1, -1, 2, -2; a plain float32 sum has 3e-7 to 6e-7). Of a network of 16 such layers of 128 channels,
+in float32 on a CPU: F(2x2) 9e-7, F(4x4) 2.2e-6, torch's direct convolution 1.7e-6; with residuals 6e-7, 1.2e-6, 1.1e-6.
 """
 
 from __future__ import annotations
