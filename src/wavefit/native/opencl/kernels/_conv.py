@@ -249,6 +249,11 @@ class Grid:
         ]
 
 
+def most_registers(limits: Limits) -> int:
+    """Of a work-item, so that 4 waves fit a SIMD (where its registers are known) and hide memory's latency."""
+    return min(limits.most_registers, (limits.registers or 4 * limits.most_registers) // 4)
+
+
 def seconds(flops: float, moved: float, limits: Limits, efficiency: float, launches: int = 1) -> float:
     """A roofline: the longer of arithmetic, at a share of the peak, and memory traffic, plus 3 µs a launch.
 

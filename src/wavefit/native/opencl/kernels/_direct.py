@@ -34,7 +34,7 @@ def configurations(shape: _conv.Conv, limits: Limits, width: int) -> Iterator[Co
             config: Config = {**tile, "items": min(items, limits.work_group)}
             key = tuple(config.values())
             smallest = channels * pixels == 1
-            if key not in seen and (smallest or registers(config) <= limits.most_registers):
+            if key not in seen and (smallest or registers(config) <= _conv.most_registers(limits)):
                 seen.add(key)
                 yield config
 

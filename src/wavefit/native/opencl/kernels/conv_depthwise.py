@@ -38,11 +38,11 @@ def claims(operation: Operation) -> bool:
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """``rows`` by ``pixels`` by ``vector`` of a work-item, ``items`` of a work-group.
 
-    Tiles of up to 256 accumulators and inputs; no more than keeps two waves on a SIMD where registers are known.
+    Tiles of up to 256 accumulators and inputs; no more than keeps 4 waves on a SIMD where registers are known.
     """
     shape = _conv.conv(operation)
     rows_out, width_out = _rows(shape), shape.out[-1]
-    most = min(limits.most_registers, (limits.registers or 512) // 2)
+    most = _conv.most_registers(limits)
     seen = set()
     for vector, rows, pixels in _tiles(shape, limits):
         rows, pixels = min(rows, rows_out), min(pixels, _conv.round_up(width_out, 2))

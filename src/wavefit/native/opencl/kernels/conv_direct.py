@@ -109,7 +109,7 @@ def _tile(shape: _conv.Conv, config: Config) -> _Tile:
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """The best by :func:`cost` of the tiles that fit local memory, the registers of 4 waves, and the image."""
     shape = _conv.conv(operation)
-    most = min(limits.most_registers, (limits.registers or 1024) // 4)
+    most = _conv.most_registers(limits)
     found: list[Config] = []
     for lanes, vectors, pixels, across, down in product(
         (4, 8, 16), (1, 2), (8, 4), _across(shape), (1, 2, 4, 8)

@@ -67,7 +67,8 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     for m in (2,) if "float16" in (shape.x.dtype, shape.w.dtype) else (4, 2):
         for tile in islice(matmul.configurations(_product(shape, m), limits), _TILES):
             for vector in _VECTORS[m]:
-                if shape.ins % vector == 0 and shape.outs % vector == 0:
+                fits = vector == 1 or _registers(m, vector) <= _conv.most_registers(limits)
+                if fits and shape.ins % vector == 0 and shape.outs % vector == 0:
                     found.append({"m": m, "vector": vector, **tile})
     yield from sorted(found, key=lambda config: cost(operation, config, limits))
 
@@ -151,6 +152,12 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
 _ITEMS = 128
 
 
+def _registers(m: int, vector: int) -> int:
+    """Of the input's transform: a tile half transformed, and a column of it."""
+    n = _winograd.size(m)
+    return vector * n * (n + 1) + 16
+
+
 def _forward(shape: _conv.Conv, config: Config) -> Kernel:
     """Input tiles to (points, tiles, C)."""
     m, vector = int(config["m"]), int(config["vector"])
@@ -185,7 +192,7 @@ def _forward(shape: _conv.Conv, config: Config) -> Kernel:
         ),
         global_size=grid.global_size,
         local_size=(_ITEMS,),
-        registers=vector * n * (n + 1) + 16,
+        registers=_registers(m, vector),
     )
 
 
