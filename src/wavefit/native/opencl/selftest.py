@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from wavefit import child
 from wavefit.child.main import Reporter
@@ -293,7 +294,7 @@ def _head(device: Device) -> Head:
     cl_device = devices.find(device)
     return Head(
         wavefit=version("wavefit"),
-        device=device,
+        device=replace(device, sysfs=None, sensors=None, partitions=()),  # no serial numbers in what is sent
         platform=cl_device.platform.name.strip(),
         name=cl_device.name.strip(),
         driver=cl_device.driver_version.strip(),
