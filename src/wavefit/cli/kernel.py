@@ -155,7 +155,7 @@ def selftest(
     """Run every kernel of the engine on an OpenCL device against references, and write one file about it.
 
     A kernel that hangs or crashes is written down, and the test goes on after it; run again, it goes on where it was.
-    The file holds what the device, driver and system are, errors and times: owners of GPUs that we lack may send it to us.
+    The file holds what the device, driver and system are, errors and times: owners of GPUs we lack may send it to us.
     """
     from wavefit.cli._progress import TerminalProgress
     from wavefit.cli._stop import stoppable
