@@ -254,6 +254,13 @@ def most_registers(limits: Limits) -> int:
     return min(limits.most_registers, (limits.registers or 4 * limits.most_registers) // 4)
 
 
+def enough_waves(items: int, local_bytes: int, limits: Limits) -> bool:
+    """Whether local memory lets 4 waves fit each SIMD; only AMD's is known: 64 KiB a unit, given out by 512 bytes."""
+    if limits.gfx is None or local_bytes == 0:
+        return True
+    return 65536 // round_up(local_bytes, 512) * ceil_div(items, limits.wave) >= 4 * limits.simds
+
+
 def seconds(flops: float, moved: float, limits: Limits, efficiency: float, launches: int = 1) -> float:
     """A roofline: the longer of arithmetic, at a share of the peak, and memory traffic, plus 3 µs a launch.
 

@@ -18,6 +18,9 @@ def vector(shape: _conv.Conv) -> int:
 def configurations(shape: _conv.Conv, limits: Limits, width: int) -> Iterator[Config]:
     """``channels`` by ``pixels`` of a work-item, ``items`` of a work-group, ``vector`` input channels read at once.
 
+    ``unroll`` is 1 where the loops over taps are to stay loops, 0 where the compiler decides: AMD's unrolls 9 taps, and
+    with the loads of all of them in flight 2 waves fit a SIMD (90 registers on gfx90c).
+
     Args:
         shape: of the convolution.
         limits: what does not fit the device's work-groups and registers is left out.
@@ -29,6 +32,7 @@ def configurations(shape: _conv.Conv, limits: Limits, width: int) -> Iterator[Co
             "channels": min(channels, _conv.lanes(shape.outs, 8)),
             "pixels": min(pixels, _conv.lanes(width, 8)),
             "vector": vector(shape),
+            "unroll": 1 if limits.gfx else 0,
         }
         for items in (64, 128, 256):
             config: Config = {**tile, "items": min(items, limits.work_group)}
@@ -54,6 +58,11 @@ def efficiency(config: Config) -> float:
     channels, pixels, width = (int(config[key]) for key in ("channels", "pixels", "vector"))
     loads = channels / min(4, channels) + pixels / width
     return 0.5 * channels * pixels / (channels * pixels + 4 * loads)
+
+
+def loop(config: Config, head: str) -> str:
+    """The head of a loop over taps; a pragma before it where it must stay a loop."""
+    return f"\n#pragma unroll 1\n  {head}" if int(config.get("unroll", 0)) == 1 else head
 
 
 def tap(shape: _conv.Conv) -> str:

@@ -111,11 +111,11 @@ def _taps(operation: Operation, shape: _conv.Conv, config: Config, inner: list[s
     lines, axis = [], len(inner)
     for i, y in enumerate(inner):
         lines += [
-            f"for (int k{i} = 0; k{i} < {shape.kernel[i]}; k{i}++) {{",
+            _direct.loop(config, f"for (int k{i} = 0; k{i} < {shape.kernel[i]}; k{i}++) {{"),
             f"const int i{i} = {y} * {shape.strides[i]} - {shape.begins[i]} + k{i} * {shape.dilations[i]};",
             f"if (i{i} < 0 || i{i} >= {shape.size[i]}) continue;",
         ]
-    lines.append(f"for (int k{axis} = 0; k{axis} < {shape.kernel[axis]}; k{axis}++) {{")
+    lines.append(_direct.loop(config, f"for (int k{axis} = 0; k{axis} < {shape.kernel[axis]}; k{axis}++) {{"))
     for p in range(pixels):
         at = (
             f"(last + {p}) * {shape.strides[axis]} - {shape.begins[axis]} + k{axis} * {shape.dilations[axis]}"

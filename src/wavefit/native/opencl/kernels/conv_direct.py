@@ -119,6 +119,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
             64 <= tile.items <= min(limits.work_group, _MOST_ITEMS)
             and tile.local_bytes <= limits.local_bytes
             and tile.registers <= most
+            and _conv.enough_waves(tile.items, tile.local_bytes, limits)
             and tile.code <= _MOST_CODE
         ):
             sizes = {"lanes": lanes, "vectors": vectors, "pixels": pixels, "across": across, "down": down}

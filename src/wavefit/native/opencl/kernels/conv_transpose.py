@@ -115,7 +115,7 @@ def _taps(operation: Operation, shape: _conv.Conv, config: Config, places: list[
         stride, dilation = shape.strides[i], shape.dilations[i]
         start, step = (f"({place} + {shape.begins[i]}) % {stride}", stride) if dilation == 1 else ("0", 1)
         lines += [
-            f"for (int k{i} = {start}; k{i} < {shape.kernel[i]}; k{i} += {step}) {{",
+            _direct.loop(config, f"for (int k{i} = {start}; k{i} < {shape.kernel[i]}; k{i} += {step}) {{"),
             f"const int t{i} = {place} + {shape.begins[i]} - k{i} * {dilation};",
         ]
         if dilation > 1 and stride > 1:
