@@ -146,8 +146,11 @@ def _mod(call: Call) -> str | None:
     return None
 
 
-def _shift(call: Call) -> None:
+def _shift(call: Call) -> str | None:
+    if not call.input().dtype.startswith("u"):
+        return "shifts of signed integers are not computed"
     _one_step("shift_left" if call.attribute("direction") == "LEFT" else "shift_right", call)
+    return None
 
 
 def _cast(call: Call) -> str | None:

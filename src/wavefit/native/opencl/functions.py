@@ -67,6 +67,6 @@ FUNCTIONS: dict[str, str] = {
     "shift_left": "({0} << {1})",
     "shift_right": "({0} >> {1})",
     "isnan": "isnan({0})",
-    "where": "({0} ? {1} : {2})",
+    "where": "(({0}) != 0 ? {1} : {2})",
     "cast": "{0}",
 }

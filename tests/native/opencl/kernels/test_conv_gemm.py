@@ -14,7 +14,7 @@ from wavefit.native.pointwise import Apply, Pointwise
 
 pytest.importorskip("pyopencl")
 
-SMALL: Config = {"tile_m": 32, "tile_n": 32, "tile_k": 16, "item_m": 2, "item_n": 4, "split": 1}
+SMALL: Config = {"tile_m": 32, "tile_n": 32, "tile_k": 16, "item_m": 2, "item_n": 4, "split": 1, "unroll": 16}
 ADD_RELU = Pointwise(
     operands=2, steps=(Apply(function="add", arguments=(0, 1)), Apply(function="relu", arguments=(2,)))
 )

@@ -33,7 +33,15 @@ def _operation(a: View, b: View, out: View, *more: View, epilogue: Pointwise | N
 
 
 def _config(m: int, n: int, k: int, item_m: int, item_n: int, split: int = 1) -> Config:
-    return {"tile_m": m, "tile_n": n, "tile_k": k, "item_m": item_m, "item_n": item_n, "split": split}
+    return {
+        "tile_m": m,
+        "tile_n": n,
+        "tile_k": k,
+        "item_m": item_m,
+        "item_n": item_n,
+        "split": split,
+        "unroll": 4,
+    }
 
 
 def _check(operation: Operation, config: Config, seed: int = 0) -> None:

@@ -19,8 +19,6 @@ LIMITS = Limits(name="a GPU", wave=32, work_group=256, local_bytes=32768)
 DOUBLE = Pointwise(
     operands=2, steps=(Apply(function="add", arguments=(0, 1)), Apply(function="mul", arguments=(2, 2.0)))
 )
-    operands=2, steps=(Apply(function="add", arguments=(0, 1)), Apply(function="mul", arguments=(2, 2.0)))
-)
 
 
 def _view(shape: tuple[int, ...], dtype: str = "float32", image: bool = False) -> View:

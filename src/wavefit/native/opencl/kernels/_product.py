@@ -7,7 +7,8 @@ the same walk through every buffer, so that a row's number is mostly its place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product as product_of
 from math import prod
 
 import msgspec
@@ -312,6 +313,10 @@ def _reading(view: View, axis: int, step: int, size: int, depth: int, single: bo
 _TILES = (
     Tile(128, 128, 16, 8, 8),
     Tile(128, 128, 8, 8, 8),
+    Tile(128, 64, 8, 8, 4),
+    Tile(128, 128, 4, 8, 8),
+    Tile(64, 128, 8, 4, 8),
+    Tile(32, 64, 8, 2, 4),
     Tile(128, 64, 16, 8, 8),
     Tile(128, 64, 16, 8, 4),
     Tile(64, 128, 16, 4, 8),
@@ -337,20 +342,16 @@ _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 def configurations(product: Product, widths: tuple[int, int], limits: Limits) -> Iterator[Config]:
     """Tiles by predicted time, those first that the device can hold."""
     found = {}
-    for shape in _TILES:
-        for split in _SPLITS:
-            tile = _split(shape, split)
-            if allowed(tile, widths, product, limits):
-                found[tile] = seconds(product, tile, limits)
+    unrolled = (2, 4) if limits.gfx else (16,)
+    for shape, split, unroll in product_of(_TILES, _SPLITS, unrolled):
+        tile = replace(shape, split=split, unroll=unroll)
+        if allowed(tile, widths, product, limits):
+            found[tile] = seconds(product, tile, limits)
     if not found:
-        smallest = Tile(32, 32, 16, 2, 4)
+        smallest = Tile(32, 32, 16, 2, 4, unroll=unrolled[0])
         found[smallest] = seconds(product, smallest, limits)
     for tile in sorted(found, key=lambda each: found[each]):
         yield _tiles.config(tile)
-
-
-def _split(shape: Tile, split: int) -> Tile:
-    return Tile(shape.m, shape.n, shape.k, shape.item_m, shape.item_n, split)
 
 
 def allowed(tile: Tile, widths: tuple[int, int], product: Product, limits: Limits) -> bool:
@@ -361,7 +362,8 @@ def allowed(tile: Tile, widths: tuple[int, int], product: Product, limits: Limit
         or tile.local_bytes > limits.local_bytes
     ):
         return False
-    if limits.kind == "gpu" and (tile.items % limits.wave or waves(tile, limits) < _LEAST_WAVES):
+    least = _LEAST_WAVES if limits.gfx else _LEAST_WAVES / 2  # NVIDIA's compiler overlaps more within one
+    if limits.kind == "gpu" and (tile.items % limits.wave or waves(tile, limits) < least):
         return False
     if tile.split > 1 and product.depth < 2 * tile.split * tile.k:
         return False

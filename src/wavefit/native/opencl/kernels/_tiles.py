@@ -31,6 +31,8 @@ class Tile:
     item_n: int
     split: int = 1
     """Work-groups that share one tile, each with a part of the depth."""
+    unroll: int = 16
+    """Steps of the inner loop that are written out: all on NVIDIA; LLVM for AMD then holds too much in registers."""
 
     @property
     def items(self) -> int:
@@ -43,14 +45,22 @@ class Tile:
 
     @property
     def registers(self) -> int:
-        """Accumulators, fragments, the pieces on their way, and about 24 for addresses."""
+        """Registers that a work-item holds, fitted to what clang makes for gfx906, gfx1103 and gfx942.
+
+        Accumulators, the pieces on their way, fragments of the steps that are written out, places of the loads.
+        """
         pieces = self.k * (self.m + self.n) // self.items
-        return self.item_m * self.item_n + self.item_m + self.item_n + pieces + 24
+        steps = self.unroll if self.unroll <= 4 else 2
+        loads = [-(-self.k * side // 4 // self.items) for side in (self.m, self.n)]
+        fragments = 3 * (self.item_m + self.item_n) * steps // 4
+        return self.item_m * self.item_n + pieces + fragments + 4 * loads[0] + 2 * loads[1] + 18
+
+
+_KEYS = ("tile_m", "tile_n", "tile_k", "item_m", "item_n", "split", "unroll")
 
 
 def tile(config: Config) -> Tile:
-    sizes = (int(config[name]) for name in ("tile_m", "tile_n", "tile_k", "item_m", "item_n", "split"))
-    return Tile(*sizes)
+    return Tile(*(int(config[name]) for name in _KEYS))
 
 
 def config(tile: Tile) -> Config:
@@ -61,6 +71,7 @@ def config(tile: Tile) -> Config:
         "item_m": tile.item_m,
         "item_n": tile.item_n,
         "split": tile.split,
+        "unroll": tile.unroll,
     }
 
 
@@ -128,6 +139,7 @@ def body(tile: Tile, a: Side, b: Side, depth: int) -> list[str]:
         *_stash(tile, b, "0"),
         "}",
         "barrier(CLK_LOCAL_MEM_FENCE);",
+        "__attribute__((opencl_unroll_hint(1)))",  # LLVM unrolls short depths whole, and spills on AMD
         f"for (kt += {tile.k}; kt < end; kt += {tile.k}) {{",
         *_fetch(tile, a, depth),
         *_fetch(tile, b, depth),
@@ -264,7 +276,7 @@ def _multiply(tile: Tile) -> list[str]:
     rows, columns = tile.item_m // high, tile.item_n // 4
     pitch_a, pitch_b = tile.m + _PAD, tile.n + _PAD
     lines = [
-        "#pragma unroll",
+        f"#pragma unroll {min(tile.unroll, tile.k)}",
         f"for (int k = 0; k < {tile.k}; k++) {{",
         f"__local const float *ap = as + cur * {tile.k * pitch_a} + k * {pitch_a} + ty * {high};",
         f"__local const float *bp = bs + cur * {tile.k * pitch_b} + k * {pitch_b} + tx * 4;",

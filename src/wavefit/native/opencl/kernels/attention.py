@@ -24,6 +24,8 @@ _QUERIES = 4  # of a work-item
 _PAD = 4
 _FLOATS = ("float32", "float16")
 _LONGEST = 256  # elements of a head
+_LEAST_WAVES = 4
+_CU_LOCAL_BYTES = 65536
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,15 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     sizes = _sizes(operation)
     fitting = [n for n in (64, 32, 16) if n * _KEYS // _QUERIES <= limits.work_group] or [16]
     fitting = [n for n in fitting if _local_bytes(sizes, n) <= limits.local_bytes] or fitting[-1:]
+    if limits.gfx:  # enough waves of a SIMD fit beside each other's local memory
+        fitting = [n for n in fitting if _waves(sizes, n, limits) >= _LEAST_WAVES] or fitting[:1]
     for queries in sorted(fitting, key=lambda n: cost(operation, {"queries": n}, limits)):
         yield {"queries": queries}
+
+
+def _waves(sizes: _Sizes, queries: int, limits: Limits) -> float:
+    items = queries * _KEYS // _QUERIES
+    return _CU_LOCAL_BYTES // _local_bytes(sizes, queries) * -(-items // limits.wave) / limits.simds
 
 
 def build(operation: Operation, config: Config) -> Implementation:
@@ -96,7 +105,7 @@ def _flops(sizes: _Sizes) -> int:
 
 
 def _local_bytes(sizes: _Sizes, queries: int) -> int:
-    return 4 * (_KEYS * sizes.row + 2 * _KEYS * (queries + _PAD))
+    return 4 * (_KEYS * sizes.row + _KEYS * (queries + _PAD))
 
 
 def _sizes(operation: Operation) -> _Sizes:
@@ -113,7 +122,6 @@ def _body(operation: Operation, sizes: _Sizes, queries: int, tiles: int) -> list
     lines = [
         f"__local __attribute__((aligned(16))) float kv[{_KEYS * sizes.row}];",
         f"__local __attribute__((aligned(16))) float raw[{_KEYS * pitch}];",
-        f"__local __attribute__((aligned(16))) float share[{_KEYS * pitch}];",
         f"const int lid = get_local_id(0), tx = lid % {_KEYS}, ty = lid / {_KEYS} * {_QUERIES};",
         f"const uint head = get_group_id(0) / {tiles}u;",
         f"const int row0 = get_group_id(0) % {tiles}u * {queries};",
@@ -178,6 +186,7 @@ def _scored(operation: Operation, batch: list[str], sizes: _Sizes, pitch: int) -
     wide = view.strides[-1] == 1 and sizes.head % 4 == 0
     lines = [*(f"float s{q} = 0.0f;" for q in range(_QUERIES))]
     lines += [
+        "#pragma unroll 1",
         f"for (int d = 0; d < {sizes.head}; d += 4) {{",
         f"const float4 k = *(__local const float4 *)(kv + tx * {sizes.row} + d);",
     ]
@@ -211,7 +220,7 @@ def _scored(operation: Operation, batch: list[str], sizes: _Sizes, pitch: int) -
 
 
 def _shared(columns: int, pitch: int) -> list[str]:
-    """The new maximum of each query; what was added up before is scaled to it, the lane's shares go into ``share``."""
+    """The new maximum of each query; what was added up before is scaled to it, the lane's shares take its scores' place."""
     lines = ["float4 top = (float4)(-INFINITY);"]
     lines += [
         f"top = fmax(top, *(__local const float4 *)(raw + {key * pitch} + ty));" for key in range(_KEYS)
@@ -222,17 +231,17 @@ def _shared(columns: int, pitch: int) -> list[str]:
             f"const float z{q}_ = isinf(n{q}) ? 0.0f : n{q};",  # a row without any key so far
             f"const float f{q} = exp(m{q} - z{q}_), p{q} = exp(s{q} - z{q}_);",
             f"m{q} = n{q}; l{q} = l{q} * f{q} + p{q};",
-            f"share[tx * {pitch} + ty + {q}] = p{q};",
             *(f"a{q}_{n} *= f{q};" for n in range(columns)),
         ]
-    return lines
+    lines.append("barrier(CLK_LOCAL_MEM_FENCE);")  # all have seen the scores: shares take their place
+    return [*lines, *(f"raw[tx * {pitch} + ty + {q}] = p{q};" for q in range(_QUERIES))]
 
 
 def _added(columns: int, pitch: int, sizes: _Sizes) -> list[str]:
     lines = [
-        "#pragma unroll 4",
+        "#pragma unroll 2",
         f"for (int key = 0; key < {_KEYS}; key++) {{",
-        f"const float4 p = *(__local const float4 *)(share + key * {pitch} + ty);",
+        f"const float4 p = *(__local const float4 *)(raw + key * {pitch} + ty);",
     ]
     for n in range(columns):
         lines.append(f"const float v{n} = kv[key * {sizes.row} + min(tx + {n * _KEYS}, {sizes.row - 1})];")

@@ -29,7 +29,7 @@ def build(operation: Operation, config: Config) -> Implementation:
         operation, inputs=(shape.views[0], *shape.views[2:]), outputs=(shape.views[1],)
     )
     value = c.load(shape.views[0].dtype, "in0", c.index(shape.views[0], shape.axes))
-    share = "x - shift" if operation.attributes.get("log") else "exp(x - peak) * shift"
+    share = "x - peak - shift" if operation.attributes.get("log") else "exp(x - peak) * shift"
     lines = [
         *_rows.begin(shape, config),
         "float peak = -INFINITY;",
@@ -38,7 +38,7 @@ def build(operation: Operation, config: Config) -> Implementation:
         "float sum = 0.0f;",
         *_rows.walk(shape, config, [f"sum += exp({value} - peak);"]),
         *_rows.join(config, "float", "sum", "({0} + {1})"),
-        "const float shift = peak + log(sum);"
+        "const float shift = log(sum);"
         if operation.attributes.get("log")
         else "const float shift = 1.0f / sum;",
         *_rows.walk(
