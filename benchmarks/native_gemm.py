@@ -78,7 +78,7 @@ def main() -> None:
         )
     for batch in options.convs:
         totals: Counter[str] = Counter()
-        for layer in RESNET50:
+        for layer in (RESNET50[number] for number in options.layers):
             *sizes, count = layer
             operation = _conv(batch, *sizes)
             library = _torch_conv(batch, *sizes)
@@ -100,6 +100,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=numbers, default=[1024, 2048, 4096, 1000, 1537])
     parser.add_argument("--convs", type=numbers, default=[1, 8, 32, 128])
+    parser.add_argument(
+        "--layers", type=numbers, default=list(range(len(RESNET50))), help="of ResNet-50, by number"
+    )
     parser.add_argument("--most", type=int, default=24, help="configurations of each template")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -205,7 +208,8 @@ def _row(
     rate = flops * 1e-12
     print(
         f"{name:32} first {first * 1e6:8.1f} us {rate / first:5.1f}  best {best[0] * 1e6:8.1f} us "
-        f"{rate / best[0]:5.1f}  library {library * 1e6:9.1f} us {rate / library:5.1f} TFLOP/s  {library / best[0]:.2f}  {best[1]} "
+        f"{rate / best[0]:5.1f}  library {library * 1e6:9.1f} us {rate / library:5.1f} TFLOP/s  "
+        f"{library / best[0]:.2f}  {best[1]} "
         f"{'/'.join(map(str, best[2].values()))}  {time.perf_counter() - started:.1f} s",
         flush=True,
     )

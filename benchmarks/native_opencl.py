@@ -4,8 +4,10 @@
 
 PyTorch runs as an experienced user has it: eager, as a CUDA graph, and torch.compile(mode="reduce-overhead") with
 frozen weights. Inputs lie on the device; a time is the median over rounds of the mean of runs back to back, the
-contenders taking turns. "host" is the engine from a NumPy array to a NumPy array. The floor is ResNet-50's 8.2 GFLOP
-an image over the fp32 peak. Errors are relative L2 against float64. Needs one GPU with PyTorch and OpenCL.
+contenders taking turns. "host" is the engine from a NumPy array to a NumPy array, "stream" the same for successive
+batches, whose copies overlap with computing; "launch us" is what the host takes to enqueue one kernel. The floor is
+ResNet-50's 8.2 GFLOP an image over the fp32 peak. Errors are relative L2 against float64. Needs one GPU with PyTorch
+and OpenCL.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ import pyopencl as cl
 import torch
 import torch._inductor.config
 from resnet50 import resnet50
-from wavefit.native.limits import of_opencl
 
 from wavefit.native import engine
+from wavefit.native.limits import of_opencl
 from wavefit.native.opencl.chooser import Chooser
 from wavefit.native.opencl.executor import Executor
 
 ROUNDS, SECONDS = 5, 0.25
 CUDA = torch.device("cuda", 0)
-TIMED = ("eager", "graph", "compile", "native", "host")
+TIMED = ("eager", "graph", "compile", "native", "host", "stream")
 Run = tuple[Callable[[], Any], Callable[[], Any]]
 """What enqueues one run, and what waits for all that were enqueued."""
 
@@ -90,6 +92,8 @@ def _compare(
         runs["native"] = (executor.launch, executor.queue.finish)
         row = _in_turns(runs)
         row["host"] = _seconds(lambda: executor.run({"data": data}), lambda: None)
+        row["stream"] = _streamed(executor, data)
+    row["launch us"] = _launch_seconds(executor) * 1e6
     row["error"] = float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
     row["MiB"] = executor.program.device_bytes / 2**20
     row["arena/bound"] = executor.program.arena_bytes / executor.program.bound_bytes
@@ -169,6 +173,30 @@ def _seconds(run: Callable[[], Any], finish: Callable[[], Any]) -> float:
         finish()
         count += 5
     return (time.perf_counter() - started) / count
+
+
+def _streamed(executor: Executor, data: np.ndarray) -> float:
+    """Seconds of a batch in a stream of them."""
+    count = max(6, int(0.5 / max(data.nbytes / 20e9, 1e-3)))
+    best = float("inf")
+    for _ in range(3):
+        started = time.perf_counter()
+        for _ in executor.stream({"data": data} for _ in range(count)):
+            pass
+        best = min(best, (time.perf_counter() - started) / count)
+    return best
+
+
+def _launch_seconds(executor: Executor) -> float:
+    """Host seconds of one enqueue, while the device is behind."""
+    best = float("inf")
+    for _ in range(10):
+        executor.queue.finish()
+        started = time.perf_counter()
+        executor.launch()
+        best = min(best, time.perf_counter() - started)
+    executor.queue.finish()
+    return best / len(executor.program.steps)
 
 
 def _layers(program: Any, device: Any, data: np.ndarray) -> None:

@@ -220,10 +220,12 @@ def _scored(operation: Operation, batch: list[str], sizes: _Sizes, pitch: int) -
 
 
 def _shared(columns: int, pitch: int) -> list[str]:
-    """The new maximum of each query; what was added up before is scaled to it, the lane's shares take its scores' place."""
-    lines = ["float4 top = (float4)(-INFINITY);"]
-    lines += [
-        f"top = fmax(top, *(__local const float4 *)(raw + {key * pitch} + ty));" for key in range(_KEYS)
+    """The new maximum of each query: older sums are scaled to it, the lane's shares take its scores' place."""
+    lines = [
+        "float4 top = (float4)(-INFINITY);",
+        "#pragma unroll 2",
+        f"for (int key = 0; key < {_KEYS}; key++)",
+        f"top = fmax(top, *(__local const float4 *)(raw + key * {pitch} + ty));",
     ]
     for q in range(_QUERIES):
         lines += [
@@ -250,8 +252,12 @@ def _added(columns: int, pitch: int, sizes: _Sizes) -> list[str]:
 
 
 def _finished(operation: Operation, batch: list[str], sizes: _Sizes, columns: int, pitch: int) -> list[str]:
-    lines = ["float4 total = (float4)(0.0f);"]
-    lines += [f"total += *(__local const float4 *)(raw + {lane * pitch} + ty);" for lane in range(_KEYS)]
+    lines = [
+        "float4 total = (float4)(0.0f);",
+        "#pragma unroll 2",
+        f"for (int lane = 0; lane < {_KEYS}; lane++)",
+        f"total += *(__local const float4 *)(raw + lane * {pitch} + ty);",
+    ]
     out = operation.output
     for q in range(_QUERIES):
         for n in range(columns):
