@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wavefit.native.opencl import kernels
+from wavefit.native.opencl.comparison import Comparison
 from wavefit.native.opencl.executor import OPTIONS
 from wavefit.native.operation import Buffer, Config, Implementation, Operation, View
 
@@ -16,6 +17,9 @@ _LEAST_S = 2e-3  # of launches that one timing takes together
 _MOST_RUNS = 50
 _ROUNDS = 3
 _HOPELESS = 1.5  # times the best: such a candidate is timed once
+_GAP_S = 2e-6  # from the end of a kernel to the start of one that waits for it
+_BLOCK = 1_000_003  # random elements, repeated through a buffer; a prime, so that no two rows are alike
+_POISON = 0xFF  # bytes of an output before a run: NaN in every float type
 
 
 @dataclass(frozen=True)
@@ -47,30 +51,62 @@ class Trial:
         properties = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(context, properties=properties)
         self._rng = np.random.default_rng(seed)
-        self._arrays = [
+        self._blocks = [
             None if view is None else self._random(view, n) for n, view in enumerate(operation.inputs)
         ]
-        self._inputs = [None if array is None else self._buffer(array) for array in self._arrays]
+        self._inputs = [
+            None if view is None or block is None else self._filled(view, block)
+            for view, block in zip(operation.inputs, self._blocks, strict=True)
+        ]
         size = operation.output.extent * operation.output.itemsize
         self._output = cl.Buffer(context, cl.mem_flags.READ_WRITE, max(size, 4))
         self._packed: dict[tuple[str, str, int], Any] = {}
+        self._first: Comparison | None = None
         self.reference: np.ndarray | None = None
 
+    @property
+    def _arrays(self) -> list[np.ndarray | None]:
+        """What the inputs' buffers hold."""
+        return [
+            None if view is None or block is None else np.resize(block, view.extent)
+            for view, block in zip(self.operation.inputs, self._blocks, strict=True)
+        ]
+
     def _random(self, view: View, number: int) -> np.ndarray:
-        """Elements of a buffer; indices of a Gather stay inside what they pick from."""
+        """The first elements of a buffer; indices of a Gather stay inside what they pick from."""
+        count = min(view.extent, _BLOCK)
         if view.dtype.startswith("float"):
-            return self._rng.standard_normal(view.extent, np.float32).astype(view.dtype)
+            return self._rng.standard_normal(count, np.float32).astype(view.dtype)
         if view.dtype == "bool":
-            return self._rng.integers(0, 2, view.extent).astype(np.uint8)
+            return self._rng.integers(0, 2, count).astype(np.uint8)
         most = min((n for n in self.operation.input(0).shape if n > 1), default=1) if number == 1 else 100
-        return self._rng.integers(0, most, view.extent).astype(view.dtype)
+        return self._rng.integers(0, most, count).astype(view.dtype)
+
+    def _filled(self, view: View, block: np.ndarray) -> Any:
+        """A buffer with the block again and again; the device repeats it, which no transfer is as fast as."""
+        size = view.extent * view.itemsize
+        buffer = self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(size, 4))
+        self._cl.enqueue_copy(self.queue, buffer, block)
+        done = block.nbytes
+        while done < size:
+            more = min(done, size - done)
+            self._cl.enqueue_copy(self.queue, buffer, buffer, byte_count=more, dst_offset=done)
+            done += more
+        return buffer
 
     def _buffer(self, array: np.ndarray) -> Any:
         flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
         return self._cl.Buffer(self._context, flags, hostbuf=np.ascontiguousarray(array))
 
-    def compile(self, template: str, config: Config) -> Candidate:
+    def compile(
+        self, template: str, config: Config, binaries: Mapping[str, bytes] | None = None
+    ) -> Candidate:
         """Builds one configuration. May be called from several threads at once.
+
+        Args:
+            template: the file's name.
+            config: of the template.
+            binaries: what its sources were compiled to elsewhere, on an equal device.
 
         Raises:
             pyopencl.Error: it does not compile, or takes more than the device has.
@@ -80,7 +116,7 @@ class Trial:
         for launch in made.launches:
             source = launch.kernel.source
             if source not in programs:
-                programs[source] = self._cl.Program(self._context, source).build(list(OPTIONS))
+                programs[source] = self._program(source, (binaries or {}).get(source))
         flags = self._cl.mem_flags.READ_WRITE
         scratch = [self._cl.Buffer(self._context, flags, max(size, 4)) for size in made.scratch]
         packed = [self._pack(template, each.how, each.input) for each in made.packed]
@@ -91,11 +127,17 @@ class Trial:
             launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
         return Candidate(template, config, launches, made, [*scratch, *packed])
 
+    def _program(self, source: str, binary: bytes | None) -> Any:
+        if binary is None:
+            return self._cl.Program(self._context, source).build(list(OPTIONS))
+        return self._cl.Program(self._context, self._context.devices, [binary]).build(list(OPTIONS))
+
     def _pack(self, template: str, how: str, number: int) -> Any:
         key = (template, how, number)
         if key not in self._packed:
-            view, array = self.operation.input(number), self._arrays[number]
-            assert array is not None
+            view, block = self.operation.input(number), self._blocks[number]
+            assert block is not None
+            array = np.resize(block, view.extent)
             steps = tuple(stride * array.itemsize for stride in view.strides)
             logical = np.lib.stride_tricks.as_strided(array[view.offset :], view.shape, steps)
             self._packed[key] = self._buffer(
@@ -111,10 +153,11 @@ class Trial:
         return self._output if buffer.kind == "output" else self._inputs[buffer.index]
 
     def error(self, candidate: Candidate) -> float:
-        """Relative L2 of its answer to the first candidate's that was asked about; NaN where it left a gap."""
-        fill = np.full(1, 0xFF, np.uint8)
-        self._cl.enqueue_fill_buffer(self.queue, self._output, fill, 0, self._output.size)
-        self._run(candidate)
+        """Relative L2 of its answer to :attr:`reference`, else to the first candidate's that was asked about.
+
+        NaN where it left a gap. Computed by the host in float64; :meth:`difference` is faster.
+        """
+        self._fresh(candidate)
         view = self.operation.output
         memory = np.empty(self._output.size, np.uint8)
         self._cl.enqueue_copy(self.queue, memory, self._output)
@@ -126,32 +169,48 @@ class Trial:
         scale = float(np.linalg.norm(self.reference))
         return float(np.linalg.norm(got - self.reference)) / (scale or 1.0)
 
-    def _run(self, candidate: Candidate) -> tuple[Any, Any]:
-        events = [self._cl.enqueue_nd_range_kernel(self.queue, *launch) for launch in candidate.launches]
-        return events[0], events[-1]
+    def difference(self, candidate: Candidate) -> float:
+        """As :meth:`error`, against the first candidate asked about, and by the device, in float."""
+        self._fresh(candidate)
+        if self._first is None:
+            self._first = Comparison(self.queue, self._output, self.operation.output.dtype)
+        return self._first.difference(self._output)
+
+    def _fresh(self, candidate: Candidate) -> None:
+        """Runs it on an output that is all NaN."""
+        fill = np.full(1, _POISON, np.uint8)
+        self._cl.enqueue_fill_buffer(self.queue, self._output, fill, 0, self._output.size)
+        self._run(candidate)
+
+    def _run(self, candidate: Candidate) -> list[Any]:
+        return [self._cl.enqueue_nd_range_kernel(self.queue, *launch) for launch in candidate.launches]
 
     def seconds(self, candidate: Candidate, best: float | None = None) -> float:
-        """Device seconds of one run, launches between its kernels included: the least of a few rounds.
+        """Device seconds of one run: of its kernels, and between them; the least of a few rounds.
+
+        Each kernel is timed by its own event: one of a few microseconds ends before Python has enqueued the next.
 
         Args:
             candidate: what is timed; it has run before.
             best: of the others; one that is far behind is timed once.
         """
-        first, last = self._run(candidate)
-        self.queue.finish()
-        once = (last.profile.end - first.profile.start) * 1e-9
+        once = self._round(candidate, 1)
         if best is not None and once > _HOPELESS * best + 2e-5:
             return once
         runs = max(3, min(_MOST_RUNS, int(_LEAST_S / max(once, 1e-7))))
         return min(self._round(candidate, runs) for _ in range(_ROUNDS))
 
     def _round(self, candidate: Candidate, runs: int) -> float:
-        events = [self._run(candidate) for _ in range(runs)]
+        events = [event for _ in range(runs) for event in self._run(candidate)]
         self.queue.finish()
-        return (events[-1][1].profile.end - events[0][0].profile.start) * 1e-9 / runs
+        busy = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / runs
+        return busy + _GAP_S * (len(candidate.launches) - 1)
 
     def close(self) -> None:
+        """Gives the device's memory back."""
         self.queue.finish()
         for buffer in (*self._inputs, *self._packed.values(), self._output):
             if buffer is not None:
                 buffer.release()
+        if self._first is not None:
+            self._first.close()
