@@ -27,7 +27,12 @@ def _heads(n: int, heads: int, length: int, size: int) -> View:
 
 
 def _check(
-    views: tuple[View, ...], out: View, queries: int = 16, masked: Any = None, epilogue: Any = None
+    views: tuple[View, ...],
+    out: View,
+    queries: int = 16,
+    rows: int = 4,
+    masked: Any = None,
+    epilogue: Any = None,
 ) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(view.shape).astype(view.dtype) for view in views]
@@ -43,7 +48,7 @@ def _check(
         epilogue=epilogue,
     )
     (want,) = compute(operation, [array.astype(np.float64) for array in arrays])
-    (got,) = run("attention", operation, {"queries": queries}, arrays)
+    (got,) = run("attention", operation, {"queries": queries, "rows": rows}, arrays)
     tolerance = 2e-3 if out.dtype == "float16" else 3e-6
     assert np.linalg.norm(got - want) <= tolerance * np.linalg.norm(want)
 
@@ -62,7 +67,8 @@ def test_heads_of_any_size(head: int, values: int) -> None:
 @pytest.mark.parametrize("queries", [16, 32, 64])
 def test_heads_as_views_and_an_epilogue(queries: int) -> None:
     q = _heads(2, 3, 37, 16)
-    _check((q, q, q), _heads(2, 3, 37, 16), queries, epilogue=RELU)
+    _check((q, q, q), _heads(2, 3, 37, 16), queries, 4, epilogue=RELU)
+    _check((q, q, q), _heads(2, 3, 37, 16), queries, 2, epilogue=RELU)
 
 
 def test_masks_broadcast_and_a_row_without_keys_gives_zero() -> None:
