@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -32,6 +33,7 @@ from wavefit.model.shapes import bind
 from wavefit.plan.predict import Planner
 from wavefit.precision.search.records import Made, Making, Wanted, searched_with
 from wavefit.report.page import render
+from wavefit.routes._tuning import Tuned, Tuning
 from wavefit.schema import (
     Bundle,
     Choice,
@@ -48,6 +50,8 @@ from wavefit.schema import (
     Variant,
     fingerprint,
 )
+
+_TUNING_SHARE = 0.5  # of what is left of the budget: the plan has to be measured, too
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -362,6 +366,7 @@ class _Trials:
         return why_stop(done, plan.batch, _free_bytes(device))
 
     def _record(self, plan: Plan, device: Device) -> Record:
+        self._tune(plan, device)
         versions = {**routes.get(plan.route).versions(), "wavefit": __version__}
         model = self._models[plan.variant]
         key = record_key(plan, device, model, versions, self._request, self._prepared.digest)
@@ -373,6 +378,17 @@ class _Trials:
         self._journal.append(record)
         self._progress.done(record, again=False)
         return record
+
+    def _tune(self, plan: Plan, device: Device) -> None:
+        """Before the record's key is known, which depends on what was tuned; a plan is tried without it, too."""
+        if not self._request.tune_s or not routes.tunes(plan.route):
+            return
+        left_s = self._work.left_s()
+        budget_s = min(self._request.tune_s, _TUNING_SHARE * (left_s if left_s is not None else math.inf))
+        payload = Tuning(plan=plan, model=self._models[plan.variant], device=device, budget_s=budget_s)
+        answer = self._work.run(f"wavefit.routes.{plan.route}:tune", payload, Tuned, plan.label)
+        if isinstance(answer, Failure):
+            self._progress.say(f"{plan.label}: not all was tuned: {answer.reason}")
 
     def _try(self, plan: Plan, device: Device, key: str, versions: dict[str, str]) -> Record:
         payload = Trial(

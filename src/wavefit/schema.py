@@ -541,6 +541,7 @@ class Request(Struct, frozen=True, kw_only=True):
     data: Data = Data()
     load: Load = Load()
     deadline_s: float = 600.0  # for one plan
+    tune_s: float = 0.0  # for tuning the kernels of one plan, on routes that have some
     budget_s: float | None = None  # for the whole
 
 

@@ -168,6 +168,9 @@ class LoadOptions:
         600.0
     )
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="For all plans together.")] = None
+    tune: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For tuning one plan's kernels, on native_opencl.")
+    ] = 0.0
 
     def record(self, seed: int) -> Load:
         above_zero("--duration", self.duration, LONGEST_S)
@@ -175,12 +178,18 @@ class LoadOptions:
         above_zero("--target-qps", self.target_qps)
         above_zero("--deadline", self.deadline, LONGEST_S)
         above_zero("--budget", self.budget)
+        zero_or_above("--tune", self.tune)
         scenarios = choices("--scenario", self.scenario, ScenarioName)
         if len(scenarios) * self.duration >= self.deadline:
             raise InputError(
                 f"{len(scenarios)} scenarios of {self.duration:g} s do not end within the --deadline of "
                 f"{self.deadline:g} s",
                 "raise --deadline or lower --duration",
+            )
+        if self.tune >= self.deadline:
+            raise InputError(
+                f"--tune {self.tune:g} does not end within the --deadline of {self.deadline:g} s",
+                "raise --deadline or lower --tune",
             )
         return Load(
             scenarios=scenarios,
@@ -253,5 +262,6 @@ def build_request(
         data=data.record(),
         load=load.record(data.seed),
         deadline_s=load.deadline,
+        tune_s=load.tune,
         budget_s=load.budget,
     )

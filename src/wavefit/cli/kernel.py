@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wavefit.cli import _kernel_tune
 from wavefit.cli._options import Json
 from wavefit.errors import InputError, RouteError
 from wavefit.schema import Device
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from wavefit.kernels.toolchain import Toolchain
 
 group = typer.Typer(
-    help="Compile kernels for AMD GPUs that are not here, and test the engine's on one that is.",
+    help="Compile kernels for AMD GPUs that are not here; test and tune the engine's on one that is.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+group.command("tune")(_kernel_tune.command)
 
 
 @group.command("audit")
@@ -162,7 +165,7 @@ def selftest(
     from wavefit.native.opencl.selftest import selftest as test
 
     with stoppable("stopped; run it again and it goes on"), TerminalProgress() as progress:
-        where = _with_opencl(device, progress)
+        where = with_opencl(device, progress)
         file = output or Path(f"wavefit-selftest-{where.id}.jsonl")
         with tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
             summary = test(where, file, Path(workdir), progress.say, deadline)
@@ -171,7 +174,8 @@ def selftest(
         raise typer.Exit(1)
 
 
-def _with_opencl(name: str | None, progress: object) -> Device:
+def with_opencl(name: str | None, progress: object) -> Device:
+    """The device of that id, else a GPU, else the CPU, of those that OpenCL shows."""
     from wavefit.cli._progress import TerminalProgress
     from wavefit.device.probe import probe
     from wavefit.device.runtimes import with_runtimes

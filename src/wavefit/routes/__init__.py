@@ -62,5 +62,10 @@ def runs_onnx(name: str) -> bool:
     return not getattr(get(name), "RUNS_EXPORTED_PROGRAM", False)
 
 
+def tunes(name: str) -> bool:
+    """Whether a route has kernels that can be tuned; see :mod:`wavefit.routes._tuning`."""
+    return bool(getattr(get(name), "TUNES", False))
+
+
 def _is_helper(name: str) -> bool:
     return name.startswith("_") or name == "session"

@@ -16,6 +16,7 @@ from wavefit.device.user_cache import user_cache
 from wavefit.errors import InputError, RouteError
 from wavefit.model.shapes import bind
 from wavefit.routes import _packages
+from wavefit.routes._tuning import Tuned, Tuning
 from wavefit.routes.session import Arrays, Session
 from wavefit.schema import (
     Device,
@@ -29,7 +30,12 @@ from wavefit.schema import (
 )
 
 if TYPE_CHECKING:
+    from wavefit.child.main import Reporter
+    from wavefit.native.opencl.chooser import Chooser
     from wavefit.native.operation import UnsupportedNode
+    from wavefit.native.program import Program
+
+TUNES = True
 
 _NAME = "native_opencl"
 _PROVIDER = "native OpenCL"
@@ -114,22 +120,47 @@ def _refuse(device: Device | None, reason: str, fix: str, precision: Precision |
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
-    from wavefit.native import engine
     from wavefit.native.limits import of_opencl
     from wavefit.native.opencl.chooser import Chooser
     from wavefit.native.opencl.devices import find
+    from wavefit.native.opencl.tuned import known
 
     found = find(device)
-    chooser = Chooser(of_opencl(found, device))
-    program = engine.prepare(
-        Path(model.path), plan.shapes, chooser, half=plan.options.get("storage") == "fp16"
-    )
+    program = _program(plan, model, Chooser(of_opencl(found, device), known(found)))
+    return NativeSession(model, plan, program, found)
+
+
+def _program(plan: Plan, model: Model, chooser: Chooser) -> Program:
+    from wavefit.native import engine
+
+    half = plan.options.get("storage") == "fp16"
+    program = engine.prepare(Path(model.path), plan.shapes, chooser, half=half)
     if isinstance(program, tuple):
         said = "; ".join(refusal.reason for refusal in program[:3])
         raise RouteError(
             f"the engine cannot run {len(program)} of the model's nodes: {said}", "use another route"
         )
-    return NativeSession(model, plan, program, found)
+    return program
+
+
+def tune(payload: Tuning, say: Reporter) -> Tuned:
+    """Tunes the operations of a plan; what was tuned before within as large a budget is left as it is.
+
+    Raises:
+        RouteError: OpenCL does not have the device, or the engine cannot run the model.
+    """
+    from wavefit.native.limits import of_opencl
+    from wavefit.native.opencl import tune as tuner
+    from wavefit.native.opencl.chooser import Chooser
+    from wavefit.native.opencl.devices import find
+
+    found = find(payload.device)
+    limits = of_opencl(found, payload.device)
+    program = _program(payload.plan, payload.model, Chooser(limits))
+    operations = [operation for operation, _ in program.operations]
+    choices = tuner.tune(operations, found, payload.budget_s, say, limits=limits)
+    faster = sum(choice.source == "tuned" for choice in choices.values())
+    return Tuned(operations=len(choices), faster=faster)
 
 
 class NativeSession(Session):
@@ -142,14 +173,14 @@ class NativeSession(Session):
         device: a ``pyopencl.Device``.
     """
 
-    def __init__(self, model: Model, plan: Plan, program: object, device: object) -> None:
+    def __init__(self, model: Model, plan: Plan, program: Program, device: object) -> None:
         from msgspec.structs import replace
 
         from wavefit.native.opencl.executor import Executor
 
         specs = tuple(replace(spec, shape=plan.shapes[spec.name]) for spec in model.inputs)
         super().__init__(specs, model.outputs)
-        self._executor = Executor(program, device, user_cache() / "opencl")  # type: ignore[arg-type]
+        self._executor = Executor(program, device, user_cache() / "opencl")
         self._ran = False
 
     def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
@@ -169,5 +200,8 @@ class NativeSession(Session):
 
 
 def versions() -> dict[str, str]:
-    found = {"pyopencl": _packages.version("pyopencl")}
+    """Of pyopencl, and the state of what was tuned on this machine: a plan is measured again after tuning."""
+    from wavefit.native.opencl.tuned import state
+
+    found = {"pyopencl": _packages.version("pyopencl"), "tuned kernels": state()}
     return {name: version for name, version in found.items() if version}

@@ -27,13 +27,17 @@ class Chooser:
         self._found: dict[str, tuple[float, str, Config] | None] = {}
 
     def cost(self, operation: Operation) -> float | None:
-        found = self._choice(operation)
+        """Predicted seconds without tuning: a layout that is chosen by it is the same before and after."""
+        found = self._predicted(operation)
         return None if found is None else found[0]
 
     def build(self, operation: Operation) -> Implementation:
-        found = self._choice(operation)
-        assert found is not None, operation
-        _, template, config = found
+        tuned = self._tuned.get(operation.key)
+        if tuned is None:
+            found = self._predicted(operation)
+            assert found is not None, operation
+            tuned = found[1:]
+        template, config = tuned
         return kernels.get(template).build(operation, config)
 
     def pack(
@@ -41,16 +45,13 @@ class Chooser:
     ) -> np.ndarray:
         return kernels.get(made.template).pack(packed.how, operation, array)
 
-    def _choice(self, operation: Operation) -> tuple[float, str, Config] | None:
+    def _predicted(self, operation: Operation) -> tuple[float, str, Config] | None:
         key = operation.key
         if key not in self._found:
-            self._found[key] = self._chosen(operation, key)
+            self._found[key] = self._cheapest(operation)
         return self._found[key]
 
-    def _chosen(self, operation: Operation, key: str) -> tuple[float, str, Config] | None:
-        if key in self._tuned:
-            template, config = self._tuned[key]
-            return kernels.get(template).cost(operation, config, self._limits), template, config
+    def _cheapest(self, operation: Operation) -> tuple[float, str, Config] | None:
         best: tuple[float, str, Config] | None = None
         for name in kernels.claiming(operation):
             made = kernels.get(name)

@@ -40,7 +40,7 @@ def tune(
     budget_s: float,
     say: Say,
     folder: Path | None = None,
-    workers: int | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, Choice]:
     """Tunes the operations of a program, the most expensive first.
 
@@ -53,14 +53,14 @@ def tune(
         budget_s: for all together.
         say: progress.
         folder: of the cache; None for the user's.
-        workers: compilers at a time; None: as this machine's cores allow.
+        limits: of the device; None: what its driver tells.
 
     Returns:
         By ``Operation.key``: all that is known of these operations, from earlier tuning too.
     """
     until = time.time() + budget_s
     kept = store(device, folder)
-    limits = of_opencl(device, None)
+    limits = limits or of_opencl(device, None)
     work = _work(operations, limits)
     had = _tuned(kept, budget_s)
     left = [each for each in work if each.operation.key not in had]
@@ -72,7 +72,7 @@ def tune(
         run=uuid4().hex,
         until=until,
         budget_s=budget_s,
-        workers=workers or compilers.workers(),
+        workers=compilers.workers(),
     )
     while left and until - time.time() > _LEAST_S:
         todo = replace(task, work=tuple(left), done=len(work) - len(left))

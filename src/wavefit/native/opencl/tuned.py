@@ -137,6 +137,18 @@ def known(device: Any, folder: Path | None = None) -> dict[str, tuple[str, Confi
     return {each.key: (each.template, each.config) for each in choices if each.source == "tuned"}
 
 
+def state(folder: Path | None = None) -> str | None:
+    """How many operations are tuned on this machine, with a short hash of how; None where nothing is."""
+    files = sorted((folder or user_cache() / "tuner").glob("*.jsonl"))
+    found = [
+        (path.name, key, choice.template, choice.config)
+        for path in files
+        for key, choice in sorted(Store(path).choices().items())
+        if choice.source == "tuned"
+    ]
+    return f"{len(found)} ({fingerprint(found)[:8]})" if found else None
+
+
 def _current(choice: Choice) -> bool:
     return all(code_hash(name) == code for name, code in choice.code.items())
 
