@@ -28,14 +28,14 @@ TEMPLATES = ("conv_any", "conv_depthwise", "conv_direct", "conv_transpose", "con
         (picture((2, 3, 7, 9)), 5, (3, 3), {"strides": (2, 1), "pads": (1, 0, 2, 1)}),
         (image((2, 8, 7, 9)), 12, (3, 2), {"pads": (1, 0, 2, 1), "dilations": (1, 2), "group": 4}),
         (image((1, 10, 4, 5)), 6, (1, 1), {"group": 2, "bias": False}),
-        (image((2, 5, 11)), 7, (3,), {"strides": (2,), "pads": (1, 0)}),
+        (image((2, 6, 11)), 10, (3,), {"strides": (2,), "pads": (1, 0), "group": 2}),
         (
             image((1, 6, 4, 5, 6)),
             4,
             (2, 3, 1),
             {"strides": (1, 2, 1), "pads": (1, 0, 1, 0, 1, 0), "group": 2},
         ),
-        (image((1, 1, 1, 1)), 1, (1, 1), {}),
+        (image((1, 1, 1, 1)), 1, (1, 1), {"constant": False}),
         (image((1, 4, 3, 3)), 6, (3, 3), {"pads": SAME, "group": 2, "constant": False}),
     ],
 )

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _conv, _direct
+from wavefit.native.opencl.kernels import _conv, _direct, conv_gemm
 from wavefit.native.operation import Config, Implementation, Kernel, Launch, Limits, Operation, Packed
 
 OPS = ("Conv",)
@@ -23,6 +23,11 @@ _LOAD_S = 6e-7  # from one dependent load to the next
 
 
 def claims(operation: Operation) -> bool:
+    """What no matrix product is made of; a grid of tiles is the faster way wherever there is one."""
+    return computes(operation) and not conv_gemm.claims(operation)
+
+
+def computes(operation: Operation) -> bool:
     return _conv.computable(operation) and 3 <= len(operation.input(0).shape) <= 5
 
 
