@@ -76,7 +76,7 @@ def test_cumsum(x: View, axis: int, exclusive: bool, reverse: bool) -> None:
 @pytest.mark.parametrize("length", [63, 257])
 def test_every_shape_of_a_scan_with_an_epilogue(across: int, down: int, length: int) -> None:
     x, more = rows(3, length), rows(3, 1)
-        made = operation("CumSum", [x], spread(3, length), more, axis=1, exclusive=True, reverse=False)
+    made = operation("CumSum", [x], spread(3, length), more, axis=1, exclusive=True, reverse=False)
     arrays = [numbers(x), numbers(more, 1)]
     sums = np.cumsum(arrays[0].astype(np.float64), 1) - arrays[0]
     (got,) = run("cumsum", made, {"across": across, "down": down}, arrays)
