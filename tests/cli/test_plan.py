@@ -94,6 +94,7 @@ def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
 def test_the_memory_of_an_apu_that_is_not_here_can_be_given(net: Path) -> None:
     unknown = wavefit(net, "--device", "gfx1103")
     assert "largest batch   unknown" in unknown.stdout
+    assert "the shared memory is not known; say it with --memory GIB" in " ".join(unknown.stdout.split())
     given = wavefit(net, "--device", "gfx1103", "--memory", "8")
     assert given.returncode == 0, given.stderr
     assert "8,192.0MiB: total GTT of the GPU (--memory)" in given.stdout
@@ -113,3 +114,28 @@ def test_nothing_but_json_in_a_pipe(net: Path) -> None:
     answer = wavefit(net, "--batch", "1,2", "--precision", "fp32,fp16", "--json")
     assert answer.stderr == ""
     assert [each["precision"] for each in json.loads(answer.stdout)] == ["fp32", "fp16"]
+
+
+def test_auto_is_every_precision_that_optimize_would_try(net: Path) -> None:
+    answer = wavefit(net, "--device", "cpu", "--precision", "auto", "--json")
+    assert [each["precision"] for each in json.loads(answer.stdout)] == ["fp32", "fp16", "int8"]
+    mixed = wavefit(net, "--device", "cpu", "--precision", "auto,fp16")
+    assert (mixed.returncode, "names others beside auto" in mixed.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "0"), (1.234, "1.2s"), (0.01296, "13ms"), (8.67e-8, "0.087us"), (1.29e-4, "130us")],
+)
+def test_two_digits_of_a_time_are_told(value: float, said: str) -> None:
+    from wavefit.cli._plan_view import about
+
+    assert about(value) == said
+
+
+def test_of_a_gpu_that_is_not_here_no_more_than_two_digits_are_told(net: Path) -> None:
+    done = wavefit(net, "--device", "gfx1103", "--batch", "8")
+    lines = done.stdout.splitlines()
+    row = lines[next(n for n, line in enumerate(lines) if "items/s" in line) + 1].split()
+    digits = row[-2].replace(",", "")
+    assert digits[2:].strip("0") == ""

@@ -221,16 +221,21 @@ class GoalOptions:
         )
 
 
-def _precisions(text: str, data: Path | None) -> tuple[Precision, ...]:
-    """``auto``: all that may be faster; int8 only where there are data to calibrate on."""
+def precisions(text: str, auto: tuple[Precision, ...]) -> tuple[Precision, ...]:
+    """Those that are named; ``auto`` stands for the ones given.
+
+    Raises:
+        InputError: a name that is none, or others beside ``auto``.
+    """
     if _AUTO in (part.strip() for part in text.split(",")) and text.strip() != _AUTO:
         raise InputError(
             f"--precision {text} names others beside auto", "give auto alone: it tries them all but bf16"
         )
     if text.strip() == _AUTO:
-        return ("fp32", "fp16") if data is None else ("fp32", "fp16", "int8")
+        return auto
     try:
-        return choices("--precision", text, Precision)
+        found: tuple[Precision, ...] = choices("--precision", text, Precision)
+        return found
     except InputError as error:
         raise InputError(error.what, f"{error.fix}; or auto alone") from error
 
@@ -247,11 +252,12 @@ def build_request(
     if objective == "cost" and goal.price_per_hour is None:
         raise InputError("--objective cost needs --price-per-hour")
     above_zero("--price-per-hour", goal.price_per_hour)
+    auto: tuple[Precision, ...] = ("fp32", "fp16", "int8")
     return Request(
         objective=objective,
         price_per_hour=goal.price_per_hour,
         constraints=goal.constraints(),
-        precisions=_precisions(where.precision, data.data),
+        precisions=precisions(where.precision, auto[:2] if data.data is None else auto),  # int8 needs data
         mixed=where.precision.strip() == _AUTO,
         batches=parse_batches(where.batch),
         sizes=shapes.sizes(),

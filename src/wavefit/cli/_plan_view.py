@@ -10,6 +10,7 @@ from rich.text import Text
 
 from wavefit.plan.outlook import At, Outlook
 from wavefit.plan.transfer import UTILISATION
+from wavefit.report.figures import significant
 from wavefit.schema import Figure
 
 _COSTLIEST = 6
@@ -46,8 +47,9 @@ def time(answer: Outlook) -> RenderableType:
     for at in answer.batches:
         said = at.prediction
         parts = (said.compute_s, said.memory_s, said.launch_s, said.transfer_s, said.total_s)
-        rate = f"{at.batch / said.total_s:,.0f}" if said.total_s else _UNKNOWN
-        rows.append((str(at.batch), *map(seconds, parts), rate, at.dominated_by or _UNKNOWN))
+        rate = at.batch / said.total_s if said.total_s else None
+        shown = [about(part) if answer.absent else seconds(part) for part in parts]
+        rows.append((str(at.batch), *shown, _rate(rate, answer.absent), at.dominated_by or _UNKNOWN))
     return _table(headings, rows)
 
 
@@ -56,7 +58,7 @@ def notes(answer: Outlook) -> RenderableType:
     first = answer.batches[0]
     rows = [
         *([("route", _route(answer))] if answer.absent else []),
-        ("memory offered", f"{size(answer.budget.bytes)}: {answer.budget.source}"),
+        ("memory offered", _offered(answer)),
         ("largest batch", _largest(answer)),
         ("live", f"most at {first.memory.worst_node}" if first.memory.worst_node else "no nodes"),
         ("left out", "; ".join((*first.memory.unknown, *_uncosted(first))) or "nothing"),
@@ -80,8 +82,9 @@ def nodes(answer: Outlook) -> RenderableType | None:
     ranked = sorted(at.roof.nodes, key=lambda node: -(node.total_s or 0))[:_COSTLIEST]
     if not at.roof.total_s:
         return None
+    say = about if answer.absent else seconds
     rows = [
-        (_short(node.name), node.op, seconds(node.total_s), _percent(node.total_s, at.roof.total_s), node.bound or "")
+        (_short(node.name), node.op, say(node.total_s), _percent(node.total_s, at.roof.total_s), node.bound or "")
         for node in ranked
     ]  # fmt: skip
     return _table((f"slowest at batch {at.batch}, predicted", "operator", "time", "share", "bound by"), rows)
@@ -90,6 +93,11 @@ def nodes(answer: Outlook) -> RenderableType | None:
 def _route(answer: Outlook) -> str:
     said = "given with --route" if answer.route_given else "assumed, since this GPU is not in this machine"
     return f"{answer.route}, {said}: which routes can run it is known where the GPU is"
+
+
+def _offered(answer: Outlook) -> str:
+    ask = "; say it with --memory GIB" if answer.budget.bytes is None else ""
+    return f"{size(answer.budget.bytes)}: {answer.budget.source}{ask}"
 
 
 def _largest(answer: Outlook) -> str:
@@ -184,6 +192,20 @@ def seconds(value: float | None) -> str:
     return (
         f"{value:.2f}s" if value >= 1 else f"{value * 1e3:.2f}ms" if value >= 1e-3 else f"{value * 1e6:.1f}us"
     )
+
+
+def about(value: float | None) -> str:
+    """Two digits: of a GPU that is not here more than that is not known."""
+    if not value:
+        return seconds(value)
+    unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if value >= s), ("us", 1e-6))
+    return f"{significant(value / scale, 2)}{unit}"
+
+
+def _rate(value: float | None, absent: bool) -> str:
+    if value is None:
+        return _UNKNOWN
+    return f"{float(f'{value:.1e}') if absent else value:,.0f}"
 
 
 def _percent(part: float | None, whole: float) -> str:

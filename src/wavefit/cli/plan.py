@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefit.cli._options import Json, ModelArgument, ShapeOptions, grouped
-from wavefit.cli._parse import choices, parse_batches
+from wavefit.cli._options import Json, ModelArgument, ShapeOptions, grouped, precisions
+from wavefit.cli._parse import parse_batches
 from wavefit.errors import InputError
-from wavefit.schema import Device, Precision
+from wavefit.schema import Device
 
 if TYPE_CHECKING:
     from wavefit.plan.outlook import Outlook
@@ -30,7 +30,9 @@ def command(
         ),
     ] = None,
     batch: Annotated[str | None, typer.Option(metavar="N,N", help="Batches to look at: 1,8,64.")] = None,
-    precision: Annotated[str, typer.Option(metavar="P,P", help="fp32, fp16, bf16, int8.")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(metavar="P,P", help="fp32, fp16, bf16, int8; auto: all but bf16.")
+    ] = "fp32",
     route: Annotated[
         str | None, typer.Option(help="The route whose memory is predicted [default: ort_cpu or torch_gpu].")
     ] = None,
@@ -52,7 +54,7 @@ def command(
     from wavefit.schema import pretty
 
     _check_route(route)
-    precisions: tuple[Precision, ...] = choices("--precision", precision, Precision)
+    wanted = precisions(precision, auto=("fp32", "fp16", "int8"))
     batches = parse_batches(batch) if batch else ()
     where, cpu = find(device)
     if memory is not None:
@@ -67,7 +69,7 @@ def command(
         sizes = shapes.sizes()
         questions = [
             Question(device=where, cpu=cpu, precision=each, batches=batches, sizes=sizes, route=route)
-            for each in precisions
+            for each in wanted
         ]
         with TerminalProgress() as progress:
             answers = [outlook(planner, question, progress.say) for question in questions]
