@@ -50,9 +50,10 @@ def main() -> None:
             if family in families
         ]
         own, variants = ([], {}) if options.no_wavefit else ours(task, folder, options.precision, _SEARCH_S)
-        results[task.name] = {"rows": rows(task, own + made), "variants": variants}
-        show(task, results[task.name]["rows"])
-        print(*compared(results[task.name]["rows"]), sep="\n")
+        found = rows(task, own + made)
+        show(task, found)
+        print(*compared(found), sep="\n", flush=True)
+        results[task.name] = {"rows": [_told(row) for row in found], "variants": variants}
         for variant in variants.values():
             print(f"  {told(variant, task.minimal)}")
         _kept(options.folder).write_text(json.dumps(results, indent=1))
@@ -106,6 +107,8 @@ def _row(task: Task, made: Made, reference: dict[str, np.ndarray], points: np.nd
         "metric": float(ours.sum() / most.sum()),
         "change": measure.change(ours, points, most),
         "metric_strict": float(stricter.sum() / most.sum()),
+        "points": ours if ours.sum() <= stricter.sum() else stricter,
+        "most": most,
         "rel_l2": measure.distance(outputs, reference),
         "int8": part.int8,
         "int8_heavy": part.heavy,
@@ -134,7 +137,10 @@ def show(task: Task, found: list[dict[str, Any]]) -> None:
 
 
 def compared(found: list[dict[str, Any]]) -> list[str]:
-    """wavefit's variants beside the best peer of the same precision: by the lower of both metrics, then the share."""
+    """wavefit's variants beside the best peer of the same precision: by the lower of both metrics, then the share.
+
+    A lead is one where the 95 % interval of the difference, over the same items, leaves out 0.
+    """
     lines = []
     for precision, share in (("fp16", "fp16"), ("int8", "int8_heavy")):
         ran = [row for row in found if precision in row["name"] and "failure" not in row]
@@ -145,13 +151,19 @@ def compared(found: list[dict[str, Any]]) -> list[str]:
         ours_, best = (
             max(rows_, key=lambda row: (_lower(row), row[share], -row["rel_l2"])) for rows_ in (own, others)
         )
-        lead = _lower(ours_) - _lower(best)
-        word = "behind" if lead < 0 else "ahead" if lead > 0 else "equal"
+        low, high = measure.change(ours_["points"], best["points"], best["most"])
+        word = "behind" if high < 0 else "ahead" if low > 0 else "equal"
         lines.append(
             f"  {precision}: {ours_['name']} {_lower(ours_):.4f}, L2 {ours_['rel_l2']:.2g}, {ours_[share]:.0%}; "
-            f"best peer {best['name']} {_lower(best):.4f}, L2 {best['rel_l2']:.2g}, {best[share]:.0%}: {word}"
+            f"best peer {best['name']} {_lower(best):.4f}, L2 {best['rel_l2']:.2g}, {best[share]:.0%}: "
+            f"{word} ({_lower(ours_) - _lower(best):+.4f}, 95 % {low:+.4f} to {high:+.4f})"
         )
     return lines
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """Without the points of single items."""
+    return {key: value for key, value in row.items() if key not in ("points", "most")}
 
 
 def _lower(row: dict[str, Any]) -> float:
