@@ -43,13 +43,15 @@ class View(Struct, frozen=True, kw_only=True):
 
     @property
     def extent(self) -> int:
-        """Elements from the buffer's start to the last element, inclusive."""
-        return self.offset + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
+        """Elements from the buffer's start to the farthest element, inclusive. Strides may be negative."""
+        return (
+            self.offset + sum((n - 1) * max(s, 0) for n, s in zip(self.shape, self.strides, strict=True)) + 1
+        )
 
     @property
     def dense(self) -> bool:
         """Whether its elements fill their stretch of the buffer, in any order of the axes, without gap or repeat."""
-        return self.extent - self.offset == self.size
+        return 1 + sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True)) == self.size
 
     @property
     def row_major(self) -> bool:
