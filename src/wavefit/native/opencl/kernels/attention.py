@@ -8,6 +8,7 @@ from math import prod
 
 from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _flash, _source, _space
+from wavefit.native.opencl.kernels._flash_tile import LANES, Sizes
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("Attention",)
@@ -35,7 +36,7 @@ def claims(operation: Operation) -> bool:
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
-    """``queries`` of a work-group, ``rows`` of them and ``keys`` of a lane; ``hold``: see _flash.Sizes."""
+    """``queries`` of a work-group, ``rows`` of them and ``keys`` of a lane; ``hold``: see Sizes."""
     every: list[Config] = [
         {"queries": queries, "rows": rows, "keys": keys, "hold": hold}
         for queries, (rows, keys), hold in product((64, 32, 16), _REGISTERS, (0, 1))
@@ -44,7 +45,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     yield from sorted(fitting, key=lambda each: cost(operation, each, limits))
 
 
-def _fits(operation: Operation, sizes: _flash.Sizes, limits: Limits) -> bool:
+def _fits(operation: Operation, sizes: Sizes, limits: Limits) -> bool:
     """Whether the device can hold the group; an AMD one with enough waves of a SIMD beside each other."""
     if sizes.items > limits.work_group or 4 * sizes.local_floats > limits.local_bytes:
         return False
@@ -55,7 +56,7 @@ def _fits(operation: Operation, sizes: _flash.Sizes, limits: Limits) -> bool:
     return by_local >= _LEAST_WAVES and held * _LEAST_WAVES <= (limits.registers or held * _LEAST_WAVES)
 
 
-def _held(operation: Operation, sizes: _flash.Sizes) -> int:
+def _held(operation: Operation, sizes: Sizes) -> int:
     """Registers of a lane: more for more columns, for elements that are read one by one, and for many masks."""
     q, k, v = (operation.input(number) for number in range(3))
     single = any(view.strides[-1] != 1 or view.shape[-1] % 4 for view in (q, k, v))
@@ -63,7 +64,7 @@ def _held(operation: Operation, sizes: _flash.Sizes) -> int:
     return _REGISTERS[sizes.rows, sizes.keys] + sizes.rows * (sizes.columns - 4) + 12 * single + masks
 
 
-def _waves(sizes: _flash.Sizes, limits: Limits) -> int:
+def _waves(sizes: Sizes, limits: Limits) -> int:
     return -(-sizes.items // limits.wave)
 
 
@@ -98,14 +99,14 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
     results = 0.0
     for block in sizes.blocks:
         width = sum(wide for _, wide in block)
-        flops = 2 * sizes.tile * _flash.LANES * width * _flash.LANES
+        flops = 2 * sizes.tile * LANES * width * LANES
         results += sizes.keys * step(min(width, 4), flops)
     turns = -(-sizes.length // sizes.span) * -(-groups // (units * here))
     moved = _source.traffic(operation) / (limits.bandwidth or _source.BANDWIDTH)
     return _source.LAUNCH_SECONDS + max(turns * (scores + shares + results), moved)
 
 
-def _resident(operation: Operation, sizes: _flash.Sizes, limits: Limits) -> int:
+def _resident(operation: Operation, sizes: Sizes, limits: Limits) -> int:
     """Work-groups that a compute unit runs at once."""
     held = _held(operation, sizes)
     registers = limits.registers or _LEAST_WAVES * held
@@ -114,13 +115,13 @@ def _resident(operation: Operation, sizes: _flash.Sizes, limits: Limits) -> int:
     return min(by_registers, whole // (4 * sizes.local_floats))
 
 
-def _flops(sizes: _flash.Sizes) -> int:
+def _flops(sizes: Sizes) -> int:
     return 2 * prod(sizes.batch) * sizes.queries * sizes.length * (sizes.head + sizes.values)
 
 
-def _sizes(operation: Operation, config: Config) -> _flash.Sizes:
+def _sizes(operation: Operation, config: Config) -> Sizes:
     q, k, v = (operation.input(number) for number in range(3))
-    return _flash.Sizes(
+    return Sizes(
         batch=operation.output.shape[:-2],
         queries=q.shape[-2],
         length=k.shape[-2],
