@@ -17,7 +17,7 @@ from wavefit.native.operation import Operation
 Array = np.ndarray
 Compute = Callable[[dict[str, Any], Sequence[Any], tuple[int, ...]], Array]
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "mul": np.multiply,
     "relu": lambda x: np.maximum(x, 0),
@@ -45,7 +45,7 @@ def _expression(operation: Operation, operands: list[Any], shape: tuple[int, ...
     known = list(operands)
     for step in operation.epilogue.steps:
         arguments = (known[each] if isinstance(each, int) else each for each in step.arguments)
-        known.append(_FUNCTIONS[step.function](*arguments))
+        known.append(FUNCTIONS[step.function](*arguments))
     return np.broadcast_to(known[-1], shape)
 
 
@@ -169,6 +169,23 @@ def _gather(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...
     return np.take(inputs[0], inputs[1], axis=attributes["axis"])
 
 
+def _gather_nd(_: dict[str, Any], inputs: Sequence[Any], __: tuple[int, ...]) -> Array:
+    """Without batch axes."""
+    return np.asarray(inputs[0][tuple(np.moveaxis(inputs[1], -1, 0))])
+
+
+def _scatter_nd(_: dict[str, Any], inputs: Sequence[Any], __: tuple[int, ...]) -> Array:
+    """Without a reduction: places are all different."""
+    result = np.array(inputs[0])
+    result[tuple(np.moveaxis(inputs[1], -1, 0))] = inputs[2]
+    return result
+
+
+def _cumsum(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...]) -> Array:
+    """Forward and inclusive."""
+    return np.cumsum(inputs[0], attributes["axis"])
+
+
 def _attention(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[int, ...]) -> Array:
     q, k, v, mask = inputs
     scores = (q @ np.swapaxes(k, -1, -2)) * attributes["scale"] + (0.0 if mask is None else mask)
@@ -227,6 +244,9 @@ _COMPUTE: dict[str, Compute] = {
     "LayerNormalization": _layer_norm,
     "InstanceNormalization": _instance_norm,
     "Copy": _copy,
+    "CumSum": _cumsum,
     "Gather": _gather,
+    "GatherND": _gather_nd,
+    "ScatterND": _scatter_nd,
     "Attention": _attention,
 }

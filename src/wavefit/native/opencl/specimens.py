@@ -206,7 +206,15 @@ def attention(heads: int, queries: int, keys: int, depth: int) -> Operation:
 
 def one(op: str, x: View, y: View, **attributes: Any) -> Operation:
     """An operation of one input."""
-    return Operation(op=op, inputs=(x,), outputs=(y,), attributes=attributes, constant=(False,), own=1)
+    return several(op, (x,), y, **attributes)
+
+
+def several(op: str, inputs: tuple[View, ...], y: View, **attributes: Any) -> Operation:
+    """An operation whose inputs are all computed."""
+    count = len(inputs)
+    return Operation(
+        op=op, inputs=inputs, outputs=(y,), attributes=attributes, constant=(False,) * count, own=count
+    )
 
 
 def resize(x: View, scale: float, mode: str, way: str) -> Operation:
@@ -308,5 +316,15 @@ def odd() -> dict[str, Operation]:
             "Pad", image(1, 5, 7, 9), image(1, 5, 10, 11), pads=(0, 0, 1, 0, 0, 0, 2, 2), mode="reflect"
         ),
         "largest": one("ArgMax", rows(5, 131), rows(5, 1, dtype="int64"), axis=1, select_last_index=0),
+        "rows by place": several(
+            "GatherND", (rows(5, 33), rows(7, 1, dtype="int64")), rows(7, 33), batch_dims=0
+        ),
+        "a row put in": several(
+            "ScatterND",
+            (rows(9, 35), rows(1, 1, dtype="int64"), rows(1, 35)),
+            rows(9, 35),
+            reduction="none",
+        ),
+        "running sum": one("CumSum", rows(3, 131), rows(3, 131), axis=1, reverse=0, exclusive=0),
         "lrn": one("LRN", image(2, 13, 5, 7), image(2, 13, 5, 7), size=5, alpha=1e-2, beta=0.75, bias=1.0),
     }
