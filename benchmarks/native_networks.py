@@ -100,7 +100,7 @@ def _row(name: str, path: Path, device: Any, storage: str) -> str:
     took = time.perf_counter() - started
     errors = [_error(got[each], want) for each, want in zip(names, session.run(names, inputs), strict=True)]
     executor.close()
-    worst = max(errors)
+    worst = float(np.max(errors))  # NaN where one of them is
     return (
         f"{name:16} {storage} error {worst:.1e} {'ok' if worst <= _BOUNDS[storage] else 'TOO LARGE'}  "
         f"{len(program.steps):4} launches {_count(program, 'Copy'):3} copies "
@@ -115,7 +115,8 @@ def _count(program: Program, op: str) -> int:
 
 
 def _error(got: np.ndarray, want: np.ndarray) -> float:
-    return float(np.linalg.norm(got.astype(np.float64) - want) / np.linalg.norm(want.astype(np.float64)))
+    scale = float(np.linalg.norm(want.astype(np.float64)))
+    return float(np.linalg.norm(got.astype(np.float64) - want)) / (scale or 1.0)
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
