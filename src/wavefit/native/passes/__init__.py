@@ -13,6 +13,7 @@ from wavefit.native.passes import (
     elementwise,
     epilogue,
     layer_norm,
+    nest_concats,
     pads,
     prune,
     scalars,
@@ -35,6 +36,7 @@ PASSES = (
     epilogue,  # bias, residual addition and activation into the node before them
     scalars,  # what the passes above made literals of
     common,
+    nest_concats,  # each part of joined features made in its place once
     prune,
 )
 
