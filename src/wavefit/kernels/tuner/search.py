@@ -132,6 +132,12 @@ class Search:
         if seconds is not None and (self.best is None or seconds < self.best[1]):
             self.best = candidate, seconds
 
+    def withdraw(self, candidate: Candidate) -> None:
+        """Takes back what was told of a candidate: it counts as one that failed."""
+        self._told[self._number[candidate.identity]] = None
+        worked = [(seconds, number) for number, seconds in self._told.items() if seconds is not None]
+        self.best = (self.candidates[min(worked)[1]], min(worked)[0]) if worked else None
+
     def _first_left(self) -> int | None:
         return next((n for n in self._order if n not in self._asked and n not in self._told), None)
 

@@ -17,6 +17,7 @@ _LEAST_S = 2e-3  # of launches that one timing takes together
 _MOST_RUNS = 50
 _ROUNDS = 3
 _HOPELESS = 1.5  # times the best: such a candidate is timed once
+_SLOW_S = 0.1  # of one run: nothing so long needs many
 _GAP_S = 2e-6  # from the end of a kernel to the start of one that waits for it
 _BLOCK = 1_000_003  # random elements, repeated through a buffer; a prime, so that no two rows are alike
 _POISON = 0xFF  # bytes of an output before a run: NaN in every float type
@@ -169,6 +170,17 @@ class Trial:
         scale = float(np.linalg.norm(self.reference))
         return float(np.linalg.norm(got - self.reference)) / (scale or 1.0)
 
+    def logical(self) -> list[np.ndarray | None]:
+        """The inputs, each of its view's shape."""
+        found: list[np.ndarray | None] = []
+        for view, array in zip(self.operation.inputs, self._arrays, strict=True):
+            if view is None or array is None:
+                found.append(None)
+                continue
+            steps = tuple(stride * array.itemsize for stride in view.strides)
+            found.append(np.lib.stride_tricks.as_strided(array[view.offset :], view.shape, steps))
+        return found
+
     def difference(self, candidate: Candidate) -> float:
         """As :meth:`error`, against the first candidate asked about, and by the device, in float."""
         self._fresh(candidate)
@@ -198,7 +210,8 @@ class Trial:
         if best is not None and once > _HOPELESS * best + 2e-5:
             return once
         runs = max(3, min(_MOST_RUNS, int(_LEAST_S / max(once, 1e-7))))
-        return min(self._round(candidate, runs) for _ in range(_ROUNDS))
+        rounds = _ROUNDS if once < _SLOW_S else 1
+        return min(self._round(candidate, runs) for _ in range(rounds))
 
     def _round(self, candidate: Candidate, runs: int) -> float:
         events = [event for _ in range(runs) for event in self._run(candidate)]

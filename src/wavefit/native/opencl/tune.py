@@ -29,6 +29,7 @@ __all__ = ["Choice", "known", "tune"]
 
 _FUNCTION = "wavefit.native.opencl.tuning:tune_all"
 _LEAST_S = 1.0
+_RUN_S = 10.0  # that one candidate may take, check and timing together
 _GRACE_S = 20.0  # that a child has to come to an end after its time
 
 Say = Callable[[str], None]
@@ -73,6 +74,7 @@ def tune(
         until=until,
         budget_s=budget_s,
         workers=compilers.workers(),
+        run_s=_RUN_S,
     )
     while left and until - time.time() > _LEAST_S:
         todo = replace(task, work=tuple(left), done=len(work) - len(left))
