@@ -5,6 +5,7 @@ The result is proven before it gets its name: nothing half-written or unproven i
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -63,7 +64,7 @@ def _first_proven(plan: Plan, draft: Path, say: Say) -> tuple[str, tuple[Proof, 
             f"{plan.source.spec} decides by its input's values: {first.reason}; an ONNX file would hold one branch",
             "write the choice with torch.where or torch.cond",
         )
-    notes.append(f"the dynamo exporter did not do it: {why_first}")
+    notes.append(f"the dynamo exporter did not do it: {why_first}{_missing('; ')}")
     say(f"falling back to the TorchScript exporter: {why_first}")
     _clear(draft)
     second, proofs, why_second = _try(torch_export.torchscript, plan, draft, say)
@@ -77,8 +78,14 @@ def _first_proven(plan: Plan, draft: Path, say: Say) -> tuple[str, tuple[Proof, 
             return "torchscript, reopened", proofs, tuple(notes), None
         why_second = _frozen_node(draft) or why_second
     raise InputError(
-        f"{plan.source.spec}: neither exporter gave a right ONNX file; dynamo: {why_first}; TorchScript: {why_second}"
+        f"{plan.source.spec}: neither exporter gave a right ONNX file; dynamo: {why_first}; TorchScript: {why_second}",
+        _missing(),
     )
+
+
+def _missing(before: str = "") -> str:
+    """How to get the package that the dynamo exporter is made of; "" where it is there."""
+    return f"{before}pip install onnxscript" if importlib.util.find_spec("onnxscript") is None else ""
 
 
 def _try(

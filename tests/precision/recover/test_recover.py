@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from wavefit.errors import InputError
 from wavefit.model.export_plan import Options
 from wavefit.precision.recover.job import checkpoint_of, prepare, recover
 from wavefit.precision.recover.records import RATES, Recovered, Recovering, Training
-from wavefit.schema import Data, TensorSpec
+from wavefit.schema import Data, TensorSpec, encode
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -290,3 +293,36 @@ def test_too_few_items_are_refused(folder: Path) -> None:
     np.save(folder / "few.npy", recover_nets.digits()[0][:7])
     with pytest.raises(InputError, match="holds 7 items, and recover needs 8"):
         recover(order(folder, "bad.onnx", data=Data(path=str(folder / "few.npy"))), quiet)
+
+
+def test_nothing_is_trained_where_nothing_is_lost(folder: Path) -> None:
+    said: list[str] = []
+    training = Training(epochs=50, minutes=60, learning_rate=RATE)
+    payload = order(folder, "same.onnx", model="fakes.recover_nets:trained", training=training)
+    done = recover(payload, said.append)
+    assert done.before is not None
+    assert done.before >= done.teacher
+    assert (done.nothing_lost, done.improved, done.epochs, done.stopped) == (True, False, 0, False)
+    assert not any("epoch" in text for text in said)
+    assert "nothing is lost there: nothing was trained" in done.summary
+    assert accuracy(Path(done.exported.path)) == pytest.approx(0.99)
+
+
+def test_without_onnxscript_what_to_install_is_told_once(folder: Path) -> None:
+    payload = order(folder, "noted.onnx", model="fakes.recover_nets:trained")
+    (folder / "order.json").write_bytes(encode(payload))
+    code = """if True:
+        import sys
+        sys.modules["onnxscript"] = None  # as if it were not installed
+        from pathlib import Path
+        from wavefit.precision.recover.job import recover
+        from wavefit.precision.recover.records import Recovering
+        from wavefit.schema import decode
+        print(recover(decode(Path(sys.argv[1]).read_bytes(), Recovering), lambda text: None).summary)
+    """
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", code, str(folder / "order.json")]
+    done = subprocess.run(command, capture_output=True, text=True, env=here, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the dynamo exporter did not do it") == 1
+    assert done.stdout.count("pip install onnxscript") == 1

@@ -60,9 +60,9 @@ def recover(payload: Recovering, say: Callable[[str], None]) -> Recovered:
         heldout=len(student.data.heldout),
         epochs=trained.epochs,
         stopped=trained.stopped,
+        nothing_lost=trained.nothing_lost,
         weights=str(weights.absolute()),
         exported=made,
-        notes=student.source.notes,
     )
 
 

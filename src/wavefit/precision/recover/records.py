@@ -58,9 +58,9 @@ class Recovered(Struct, frozen=True, kw_only=True):
     heldout: int
     epochs: int  # that were trained, earlier runs included
     stopped: bool  # by --minutes
+    nothing_lost: bool = False  # before training, so there was none
     weights: str
     exported: Exported
-    notes: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -70,13 +70,15 @@ class Recovered(Struct, frozen=True, kw_only=True):
             f"{_shown(self.after)} after {self.epochs} epochs, {self.teacher:.4f} in fp32"
         )
         lines = [figures]
-        if not self.improved:
+        if self.nothing_lost:
+            lines.append("nothing is lost there: nothing was trained, the weights are those that were given")
+        elif not self.improved:
             lines.append("training did not better them: the weights are those that were given")
         if self.after is None:
             lines.append("name what overflows with --keep, and it stays in fp32")
         if self.stopped:
             lines.append("stopped by --minutes; the same command goes on from there")
-        lines += [*self.notes, f"{self.weights}: the weights, for load_state_dict"]
+        lines += [f"{self.weights}: the weights, for load_state_dict"]
         return "\n".join([*lines, self.exported.summary])
 
 

@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from wavefit.errors import InputError
+from wavefit.guard.limits import ROUNDOFF, Limits
 from wavefit.guard.task import Metric, class_scores, in_top
 from wavefit.model import torch_export
 from wavefit.model.export_plan import Plan
@@ -35,6 +37,7 @@ class Trained(NamedTuple):
     improved: bool
     epochs: int
     stopped: bool
+    nothing_lost: bool
 
 
 class Student:
@@ -87,6 +90,7 @@ class Student:
             how=self._payload.training,
             path=path,
             key=self._key,
+            is_enough=lambda quality: self._is_enough(run, quality),
         )
         trainer.train(say)
         before, best = trainer.before, trainer.best
@@ -94,13 +98,29 @@ class Student:
         assert best is not None
         self.module.cpu().requires_grad_(False).load_state_dict(trainer.best_weights, strict=False)
         return Trained(
-            teacher=self._quality(None).metric,
+            teacher=self._teacher.metric,
             before=_finite(before.metric),
             after=_finite(best.metric),
             improved=best.betters(before),
             epochs=trainer.epoch,
             stopped=trainer.stopped,
+            nothing_lost=trainer.nothing_lost,
         )
+
+    @cached_property
+    def _teacher(self) -> Quality:
+        return self._quality(None)
+
+    def _is_enough(self, run: Lowered, quality: Quality) -> bool:
+        """Where there are no labels, answers as near as one rounding; else fp32's metric, and answers that pass.
+
+        A metric on a few held-out items says too little alone.
+        """
+        precision = self._payload.precision
+        if self.data.metric is None:
+            return 1 - quality.metric <= ROUNDOFF[precision]
+        near = self._distance(self._answers(run, self._heldout)) <= Limits(precision).bound
+        return quality.metric >= self._teacher.metric and near
 
     def _lowered(self) -> Lowered:
         """By autocast on a GPU, unless that overflows: where it is emulated a gradient is left."""
@@ -158,16 +178,20 @@ class Student:
             Loss(tuple(range(len(outputs))), self._loss.classes, self._loss.probabilities)(outputs, teacher)
         )
         if self.data.metric is None:
-            floats = [
-                pair for pair in zip(outputs, teacher.outputs, strict=True) if pair[1].is_floating_point()
-            ]
-            off = sum(float((have - want).norm() / want.norm().clamp_min(1e-12)) for have, want in floats)
-            metric = 1 - off / len(floats)
+            metric = 1 - self._distance(outputs)
         else:
             metric = _score(self.data.metric, self._named(outputs), self._labels())
         return Quality(
             metric=metric if math.isfinite(metric) else -math.inf,
             loss=loss if math.isfinite(loss) else math.inf,
+        )
+
+    def _distance(self, outputs: tuple[torch.Tensor, ...]) -> float:
+        """Relative L2 to the teacher's float answers on held-out items, the mean over them."""
+        pairs = zip(outputs, self._heldout.answers.outputs, strict=True)
+        floats = [(have, want) for have, want in pairs if want.is_floating_point()]
+        return sum(float((have - want).norm() / want.norm().clamp_min(1e-12)) for have, want in floats) / len(
+            floats
         )
 
     def _named(self, outputs: tuple[torch.Tensor, ...]) -> dict[str, np.ndarray]:

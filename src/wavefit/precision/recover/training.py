@@ -60,6 +60,7 @@ class Trainer:
         how: for how long, in which batches.
         path: of the checkpoint.
         key: what the training depends on, hashed.
+        is_enough: whether a quality leaves nothing to be won: nothing is trained then.
     """
 
     run: Lowered
@@ -71,12 +72,14 @@ class Trainer:
     how: Training
     path: Path
     key: str
+    is_enough: Callable[[Quality], bool]
     epoch: int = 0
     step: int = 0  # within the epoch
     before: Quality | None = None
     best: Quality | None = None
     best_weights: State = field(default_factory=dict)
     stopped: bool = False
+    nothing_lost: bool = False
 
     def __post_init__(self) -> None:
         self._steps = Steps(self.run.module)
@@ -91,7 +94,8 @@ class Trainer:
             self.calibrate()
             self.before = self.best = self.judge()
             self.best_weights = self._steps.copy()
-        while self.epoch < self.how.epochs and not self.stopped:
+            self.nothing_lost = self.is_enough(self.before)
+        while self.epoch < self.how.epochs and not self.stopped and not self.nothing_lost:
             self._epoch(end, say)
         self._steps.load(self.best_weights)
 
