@@ -20,7 +20,7 @@ def ours(
     Args:
         precision: as ``--precision`` takes it.
     """
-    bundle = folder / f"{task.name}.wavefit"
+    bundle = bundle_of(task, folder)
     command = [sys.executable, "-m", "wavefit", "optimize", str(task.model), "--data", str(task.given)]
     command += ["--metric", task.metric, "--precision", precision, "--route", "ort_cpu", "-o", str(bundle)]
     command += ["--deadline", f"{deadline_s:.0f}"]
@@ -43,6 +43,10 @@ def ours(
                 Made(f"wavefit-{refusal['precision'] or 'search'}", None, 0.0, refusal["reason"][:160])
             )
     return made, records
+
+
+def bundle_of(task: Task, folder: Path) -> Path:
+    return folder / f"{task.name}.wavefit"
 
 
 def told(variant: dict[str, Any], minimal: frozenset[str] | None) -> str:

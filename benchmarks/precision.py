@@ -1,6 +1,6 @@
 """fp16 and int8 files of wavefit and of other quantisers, from the same data, measured the same way in one run.
 
-    python benchmarks/precision.py [--only digits,ocr,cases] [--peers ort,quark,common] [--no-wavefit]
+    python benchmarks/precision.py [--only digits,ocr,cases] [--peers ort,quark,common] [--again] [--no-wavefit]
 
 Every quantiser is given the same labelled items (wavefit splits them itself into calibration and held-out data) and its
 file is tested on others. The first run installs the peers into environments below .cache/precision (Quark brings
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import _precision_measure as measure
 import _precision_peers as peers
 import _precision_tasks
-from _precision_ours import ours, told
+from _precision_ours import bundle_of, ours, told
 from _precision_peers import Made
 from _precision_tasks import Task
 
@@ -49,7 +50,12 @@ def main() -> None:
             for name, family in peers.PEERS.items()
             if family in families
         ]
-        own, variants = ([], {}) if options.no_wavefit else ours(task, folder, options.precision, _SEARCH_S)
+        own: list[Made] = []
+        variants: dict[str, dict[str, Any]] = {}
+        if not options.no_wavefit:
+            if options.again:
+                shutil.rmtree(bundle_of(task, folder), ignore_errors=True)
+            own, variants = ours(task, folder, options.precision, _SEARCH_S)
         found = rows(task, own + made)
         show(task, found)
         print(*compared(found), sep="\n", flush=True)
@@ -68,6 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="digits,ocr,cases", help="digits, ocr, cases, a case by its name")
     parser.add_argument("--peers", default=",".join(peers.FAMILIES), help="families of peers, by commas")
     parser.add_argument("--precision", default="fp16,int8", help="what wavefit is asked for")
+    parser.add_argument("--again", action="store_true", help="wavefit's searches anew: its code has changed")
     parser.add_argument("--no-wavefit", action="store_true", help="the peers alone")
     parser.add_argument("--folder", type=Path, default=_CACHE, help="where environments and files are kept")
     return parser.parse_args()

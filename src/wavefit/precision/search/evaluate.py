@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from wavefit.guard.task import Metric, Score, evaluate, judge
 from wavefit.model.samples import Samples
 from wavefit.model.shapes import bind, fixed_batch
 from wavefit.precision.graph import Runner, serialized
+from wavefit.precision.search.distance import Distance
 from wavefit.routes.session import Arrays, Session
 from wavefit.schema import Model, OutputError, Plan, Precision, Struct, TaskMetric, decode, encode
 
@@ -36,13 +38,16 @@ class Judgement(Struct, frozen=True, kw_only=True):
     error: (
         float | None
     )  # worst relative L2 error of an output against fp32; None: NaN, Inf, or it did not run
+    overall: float | None = None  # over more items together, see distance.py; None: as error, or not measured
     task: TaskMetric | None = None  # on held-out data, where there are labels
     reasons: tuple[str, ...] = ()  # why it failed
 
     @property
     def size(self) -> float:
-        """The error, infinite where there is none to name."""
-        return math.inf if self.error is None else self.error
+        """What graphs are ranked by: the error over all items where that is known; infinite where there is none."""
+        if self.error is None:
+            return math.inf
+        return self.error if self.overall is None else self.overall
 
     @property
     def drop(self) -> float:
@@ -74,6 +79,7 @@ class Judge:
         reference: its answers on the guard's items.
         heldout: None where there are no labels.
         sizes: of symbolic dimensions other than the batch.
+        compared: items that graphs are ranked on; None: the reference's.
         memory: a file in which judgements are kept, so that a search that was stopped goes on; None: nowhere.
     """
 
@@ -81,6 +87,7 @@ class Judge:
     reference: Reference
     heldout: HeldOut | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    compared: Samples | None = None
     memory: Path | None = None
     evaluations: int = 0
     spent_s: float = 0.0  # on them
@@ -127,14 +134,21 @@ class Judge:
         try:
             session = _Emulated(self.model, graph)
             verdict = check(session, plan, self.reference, beside_metric=self.heldout is not None)
+            error = _worst(verdict.outputs)
+            overall = None if error is None else self._distance(session.run)
             judgement = Judgement(
-                passed=verdict.passed, error=_worst(verdict.outputs), reasons=verdict.reasons
+                passed=verdict.passed, error=error, overall=overall, reasons=verdict.reasons
             )
             if heldout is None or not verdict.passed:
                 return judgement  # what fails by its numbers needs no metric, which takes far longer
             return _with_metric(judgement, session, plan, heldout)
         except InputError as error:
             return Judgement(passed=False, error=None, reasons=(error.what,))
+
+    @cached_property
+    def _distance(self) -> Distance:
+        samples = self.reference.samples if self.compared is None else self.compared
+        return Distance(self.model, samples, self.batch, tuple(self.sizes.items()))
 
     @property
     def batch(self) -> int:

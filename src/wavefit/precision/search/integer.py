@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -17,12 +16,6 @@ from wavefit.precision.search.material import Draft, Material, counts, kept_by_g
 from wavefit.precision.search.others import by_others
 from wavefit.precision.search.ways import Finder, Way
 from wavefit.schema import Precision, Sensitivity, Unsupported
-
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 _FOR_SENSITIVITY, _FOR_ORDER, _FOR_ISLANDS = 0.2, 0.4, 0.8  # of the time left
 _FRONT = (0.5, 0.25)  # of the error of the variant with the most nodes in int8: what further points aim at
@@ -43,10 +36,10 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
         return _refused(target, "no part of the model passes the guard in int8")
     others, refused = by_others(material, target)
     notes = (*material.split.notes, *finder.notes, *refused)
-    first = replace(_draft(material, finder.raised, way, kept, sensitivity), notes=notes)
+    first = replace(_draft(material, finder, way, kept, sensitivity), notes=notes)
     more = _smaller_errors(material, way, kept, sensitivity) if material.mixed else []
     further = [
-        _further(first, _draft(material, finder.raised, way, each, sensitivity), kept)
+        _further(first, _draft(material, finder, way, each, sensitivity), kept)
         for each in dict.fromkeys(more)
     ]
     return [first, *(draft for draft in further if draft.judgement.passed), *others]
@@ -103,12 +96,13 @@ def _smaller_errors(
 
 def _draft(
     material: Material,
-    model: ir.Model,
+    finder: Finder,
     way: Way,
     kept: frozenset[str],
     sensitivity: tuple[Sensitivity, ...],
 ) -> Draft:
-    """``model`` is the graph that the way was made of: its nodes are those that people are told of."""
+    """Its nodes are those of the graph that the way was made of, by which people know them."""
+    model, way = finder.raised, finder.corrected_again(way, kept)
     lowered = frozenset(way.nodes) - kept
     graph = way.lowered(lowered)
     assignment: dict[str, Precision] = dict.fromkeys(lowered, "int8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -56,9 +57,13 @@ def measure(
         for part in (worst[: len(worst) // 2], worst[len(worst) // 2 :]):
             look(part)
             taken += 1
-    errors = {name: found.error for group, found in groups.items() for name in group}
+    errors = {name: _known(found.size) for group, found in groups.items() for name in group}
     known = by_name(model)
     return tuple(Sensitivity(node=name, op=known[name].op_type, error=errors[name]) for name in nodes)
+
+
+def _known(size: float) -> float | None:
+    return size if math.isfinite(size) else None
 
 
 def _groups(nodes: tuple[str, ...], budget: int) -> list[tuple[str, ...]]:

@@ -145,6 +145,7 @@ def _material(payload: Making, say: Reporter) -> Material:
         reference=Reference.load(Path(payload.reference)),
         heldout=_held_out(model, request, parts),
         sizes=request.sizes,
+        compared=parts.heldout,
         memory=folder / f"judgements-{payload.key}.jsonl",
     )
     return Material(

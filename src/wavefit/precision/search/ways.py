@@ -35,6 +35,7 @@ METHODS: tuple[tuple[Method, float], ...] = (
 
 _ROUNDED_SHARE, _ROUNDED_LAYERS = 0.8, 12  # of the squared error, and layers at most, that rounding is for
 _FOR_SENSITIVITY = 0.3  # of the time left
+_FOR_CORRECTION = 0.2  # of the time left
 _FOR_ISLANDS = 0.5  # of the time at first, left for the search of what must stay
 _HELPS = 0.98  # of the error before: a compensation that gains less than 2 % is not kept
 
@@ -46,6 +47,7 @@ class Way:
     Args:
         percentile: of the method "percentile", in percent.
         rounding: int8 weights that are stored in place of the nearest, by initializer name.
+        uncorrected: the graph before its biases were corrected; None where they were not.
     """
 
     graph: ir.Model
@@ -55,6 +57,7 @@ class Way:
     percentile: float = 100.0
     rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
     compensated: tuple[str, ...] = ()
+    uncorrected: ir.Model | None = None
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -202,15 +205,27 @@ class Finder:
         return replace(way, rounding=rounding)
 
     def _corrected(self, way: Way) -> Way:
-        def lower(graph: ir.Model) -> ir.Model:
-            return replace(way, graph=graph).lowered(frozenset(way.nodes))
+        return self._corrected_for(way, frozenset(way.nodes), self._spare_s)
 
+    def corrected_again(self, way: Way, kept: frozenset[str]) -> Way:
+        """The way with its biases corrected for int8 without those nodes: what they shifted is shifted no more."""
+        spare_s = self.material.spare_s(_FOR_CORRECTION)
+        nodes = frozenset(way.nodes) - kept
+        if way.uncorrected is None or not kept or spare_s() <= 0:
+            return way
+        other = self._corrected_for(way, nodes, spare_s)
+        judged, before = (self.material.judge(each.lowered(nodes), "int8") for each in (other, way))
+        return other if judged.passed and judged.size < before.size else way
+
+    def _corrected_for(self, way: Way, nodes: frozenset[str], spare_s: Callable[[], float]) -> Way:
+        def lower(graph: ir.Model) -> ir.Model:
+            return replace(way, graph=graph).lowered(nodes)
+
+        # folded: a Conv's result then has the name that its layer's had before
+        plain = way.uncorrected or folded(way.graph, frozenset(way.nodes))
         calibration = self.material.split.calibration
-        plain = folded(
-            way.graph, frozenset(way.nodes)
-        )  # a Conv's result has the name that its layer's had before
-        graph = bias.compensate(plain, way.nodes, lower, calibration, self.material.say, self._spare_s)
-        return replace(way, graph=graph)
+        graph = bias.compensate(plain, nodes, lower, calibration, self.material.say, spare_s)
+        return replace(way, graph=graph, uncorrected=plain)
 
 
 def _helps(judged: Judgement, before: Judgement) -> bool:
