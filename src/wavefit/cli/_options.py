@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -25,12 +25,16 @@ from wavefit.cli._parse import (
 from wavefit.errors import InputError
 from wavefit.schema import Constraints, Data, Load, Objective, Precision, Request, ScenarioName, TensorSpec
 
+if TYPE_CHECKING:
+    from wavefit.model.export_plan import Options as ExportOptions
+
 ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL", help="An .onnx or .pt2 file, or package.module:factory of a PyTorch module."
     ),
 ]
+OnnxOutput = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _AUTO = "auto"
@@ -96,6 +100,31 @@ class ShapeOptions:
 
     def sizes(self) -> dict[str, int]:
         return parse_sizes(self.size or [])
+
+
+@dataclass(frozen=True)
+class ModuleOptions:
+    """What a PyTorch module does not tell of its inputs and outputs."""
+
+    input: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:SHAPE[:TYPE]", help="An input of the module: x:1x3x224x224."),
+    ] = None
+    output_name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name for each output, in order.")
+    ] = None
+
+    def record(self, seed: int, dynamic: list[str] | None = None, opset: int | None = None) -> ExportOptions:
+        from wavefit.model.export_plan import Options
+        from wavefit.model.inputs import parse_axes, parse_inputs
+
+        return Options(
+            inputs=parse_inputs(self.input or []),
+            outputs=tuple(self.output_name or ()),
+            dynamic=parse_axes(dynamic or []),
+            opset=opset,
+            seed=seed,
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wavefit.cli._options import DataOptions, Json, ModelArgument, ShapeOptions, grouped
+from wavefit.cli._options import DataOptions, Json, ModelArgument, OnnxOutput, ShapeOptions, grouped
 from wavefit.cli._parse import LONGEST_S, above_zero, choice
 from wavefit.errors import InputError, RouteError
 
@@ -33,7 +33,7 @@ class ConvertOptions:
     precision: Annotated[
         str, typer.Option(metavar="P", help="fp16, bf16 or int8; int8 needs --data and --target.")
     ]
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")]
+    output: OnnxOutput
     target: Annotated[
         str | None,
         typer.Option(metavar="ROUTE", help="What int8 is for: ort_cpu, ort_migraphx or ort_directml."),

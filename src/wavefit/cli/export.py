@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefit.cli._options import Json, ModelArgument
+from wavefit.cli._options import Json, ModelArgument, ModuleOptions, OnnxOutput, grouped
 from wavefit.errors import RouteError
 
 if TYPE_CHECKING:
@@ -20,15 +20,11 @@ _IN_CHILD = "wavefit.model.source:export_job"
 Texts = list[str] | None
 
 
+@grouped
 def command(
     model: ModelArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")],
-    input: Annotated[
-        Texts, typer.Option(metavar="NAME:SHAPE[:TYPE]", help="An input of the module: x:1x3x224x224.")
-    ] = None,
-    output_name: Annotated[
-        Texts, typer.Option(metavar="NAME", help="A name for each output, in order.")
-    ] = None,
+    output: OnnxOutput,
+    module: ModuleOptions,
     dynamic: Annotated[
         Texts, typer.Option(metavar="NAME:AXIS", help="Another size that may vary: x:2 for the height.")
     ] = None,
@@ -47,18 +43,10 @@ def command(
     Nothing is written unless the new file answers as its source does at batches 1, 2, 3 and 5 (relative L2 at most
     1e-4), and at a second height and width where those may vary.
     """
-    from wavefit.model.export_plan import Options
-    from wavefit.model.inputs import parse_axes, parse_inputs
     from wavefit.model.source import Exporting
     from wavefit.schema import pretty
 
-    options = Options(
-        inputs=parse_inputs(input or []),
-        outputs=tuple(output_name or ()),
-        dynamic=parse_axes(dynamic or []),
-        opset=opset,
-        seed=seed,
-    )
+    options = module.record(seed, dynamic, opset)
     made = _export(
         Exporting(model=model, options=options, output=str(output), dynamic_batch=dynamic_batch), deadline
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wavefit.cli._options import DataOptions, Json, grouped
+from wavefit.cli._options import DataOptions, Json, ModuleOptions, OnnxOutput, grouped
 from wavefit.cli._parse import above_zero, choice
 from wavefit.errors import InputError, RouteError
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _IN_CHILD = "wavefit.precision.recover.job:recover_job"
 _BESIDE_TRAINING_S = 3600.0  # reading, the fp32 answers, and the export with its proof
 _MOST = 1_000_000  # epochs, or items of a batch
-
-Texts = list[str] | None
 
 
 @dataclass(frozen=True)
@@ -102,18 +100,14 @@ def command(
     model: Annotated[
         str, typer.Argument(metavar="MODULE", help="package.module:factory of a trained PyTorch module.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")],
+    output: OnnxOutput,
     examples: ExampleOptions,
     training: TrainingOptions,
+    module: ModuleOptions,
     precision: Annotated[str, typer.Option(help="fp16 or int8: what it is trained to run in.")] = "int8",
     keep: Annotated[
-        Texts, typer.Option(metavar="PART", help="A submodule, or a node of the program, that stays in fp32.")
-    ] = None,
-    input: Annotated[
-        Texts, typer.Option(metavar="NAME:SHAPE[:TYPE]", help="An input of the module: x:1x3x224x224.")
-    ] = None,
-    output_name: Annotated[
-        Texts, typer.Option(metavar="NAME", help="A name for each output, in order.")
+        list[str] | None,
+        typer.Option(metavar="PART", help="A submodule, or a node of the program, that stays in fp32."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -121,11 +115,9 @@ def command(
 
     Its own answers in fp32 teach it, and the labels where there are any. The weights that are best on held-out items
     are written as OUT.onnx, proven as by wavefit export, with OUT.pt2 and OUT.weights.pt beside it; wavefit optimize
-    goes on from there. Where the training betters nothing, the weights are those that were given. What was stopped
-    goes on when it is run again.
+    goes on from there. Where nothing is lost nothing is trained, and where the training betters nothing the weights are
+    those that were given. What was stopped goes on when it is run again.
     """
-    from wavefit.model.export_plan import Options
-    from wavefit.model.inputs import parse_inputs
     from wavefit.precision.recover.records import Recovering
     from wavefit.schema import pretty
 
@@ -134,9 +126,7 @@ def command(
     made = _recover(
         Recovering(
             model=model,
-            options=Options(
-                inputs=parse_inputs(input or []), outputs=tuple(output_name or ()), seed=training.seed
-            ),
+            options=module.record(training.seed),
             precision=lower,
             data=data,
             output=str(output.absolute()),

@@ -85,15 +85,22 @@ def compensate(
         if stored is None or layer.matrix()[0, 0].size > _LARGEST or only_user(_weight(layer)) is None:
             continue
         say(f"adaptive rounding: layer {number} of {len(chosen)}")
-        right = _rows(folded, layer, layer.node.inputs[0], few)
-        seen = _rows(lowered, layer, there[layer.name].inputs[0], few)
-        if right is None or seen is None or right.shape != seen.shape:
-            continue
-        better = _round(layer, stored, right, seen)
+        better = _better(folded, lowered, layer, stored, few)
         if better is not None:
             result[str(_weight(layer).name)] = better
             assign(stored.dequantize, 0, better)
     return result
+
+
+def _better(
+    folded: ir.Model, lowered: ir.Model, layer: Linear, stored: _Stored, samples: Samples
+) -> np.ndarray | None:
+    """The layer's weights in int8, where they bring its output nearer to fp32's."""
+    right = _rows(folded, layer, layer.node.inputs[0], samples)
+    seen = _rows(lowered, layer, nodes(lowered)[layer.name].inputs[0], samples)
+    if right is None or seen is None or right.shape != seen.shape:
+        return None
+    return _round(layer, stored, right, seen)
 
 
 def _weight(layer: Linear) -> ir.Value:

@@ -48,10 +48,7 @@ def compensate(
         InputError: ONNX Runtime does not run one of the graphs.
     """
     model, wanted = copy(model), set(layers)
-    found = [layer for layer in linears(model) if layer.name in wanted and layer.can_have_bias]
-    for layer in found:
-        if layer.bias() is None:
-            layer.set_bias(np.zeros(layer.outputs, np.float32))
+    found = [_with_bias(layer) for layer in linears(model) if layer.name in wanted and layer.can_have_bias]
     few = observed.spread(samples, ITEMS)
     right = _means(model, found, few)
     lowered = lower(model)
@@ -63,12 +60,19 @@ def compensate(
         if name not in _values(lowered):
             continue
         shift = right[name] - _means(lowered, [layer], few)[name]
-        bias = layer.bias()
-        assert bias is not None
-        layer.set_bias(bias + shift)
+        _with_bias(layer, shift)
         if not _shift(lowered, layer, shift):
             lowered = lower(model)
     return model
+
+
+def _with_bias(layer: Linear, more: np.ndarray | float = 0.0) -> Linear:
+    """The layer, its bias of zeros where it had none made larger by so much."""
+    bias = layer.bias()
+    before = np.zeros(layer.outputs, np.float32) if bias is None else bias
+    if bias is None or np.any(more):
+        layer.set_bias(before + more)
+    return layer
 
 
 def _means(model: ir.Model, layers: list[Linear], samples: Samples) -> dict[str, np.ndarray]:

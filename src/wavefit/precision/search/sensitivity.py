@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wavefit.precision.graph import nodes as by_name
@@ -37,29 +38,42 @@ def measure(
         judge: its reference's items are run; the metric is not taken.
         budget: evaluations at most, at least 1.
     """
-    groups: dict[tuple[str, ...], Judgement] = {}
-
-    def look(group: tuple[str, ...]) -> None:
-        say(f"sensitivity: evaluation {taken + 1} of at most {min(budget, len(nodes))}")
-        groups[group] = judge.numbers(lower(frozenset(group)), "int8")
-
-    taken = 0
+    looks = _Looks(lower, judge, say, min(budget, len(nodes)))
     for group in _groups(tuple(nodes), budget):
-        look(group)
-        taken += 1
-    while taken + 2 <= budget:
-        worst = max(
-            (group for group in groups if len(group) > 1), key=lambda group: groups[group].size, default=None
-        )
-        if worst is None:
-            break
-        del groups[worst]
-        for part in (worst[: len(worst) // 2], worst[len(worst) // 2 :]):
-            look(part)
-            taken += 1
-    errors = {name: _known(found.size) for group, found in groups.items() for name in group}
+        looks.at(group)
+    while looks.taken + 2 <= budget and (worst := looks.worst()) is not None:
+        looks.halve(worst)
+    errors = {name: _known(found.size) for group, found in looks.groups.items() for name in group}
     known = by_name(model)
     return tuple(Sensitivity(node=name, op=known[name].op_type, error=errors[name]) for name in nodes)
+
+
+@dataclass
+class _Looks:
+    """What is known of groups of nodes, each lowered alone."""
+
+    lower: Callable[[frozenset[str]], ir.Model]
+    judge: Judge
+    say: Callable[[str], None]
+    most: int
+    taken: int = 0
+    groups: dict[tuple[str, ...], Judgement] = field(default_factory=dict)
+
+    def at(self, group: tuple[str, ...]) -> None:
+        self.taken += 1
+        self.say(f"sensitivity: evaluation {self.taken} of at most {self.most}")
+        self.groups[group] = self.judge.numbers(self.lower(frozenset(group)), "int8")
+
+    def worst(self) -> tuple[str, ...] | None:
+        """The group of several nodes with the largest error."""
+        several = (group for group in self.groups if len(group) > 1)
+        return max(several, key=lambda group: self.groups[group].size, default=None)
+
+    def halve(self, group: tuple[str, ...]) -> None:
+        del self.groups[group]
+        middle = len(group) // 2
+        self.at(group[:middle])
+        self.at(group[middle:])
 
 
 def _known(size: float) -> float | None:
