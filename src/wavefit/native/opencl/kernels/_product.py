@@ -14,7 +14,7 @@ from math import ceil, prod
 import msgspec
 
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _space, _tiles
+from wavefit.native.opencl.kernels import _lanes, _source, _space, _tiles
 from wavefit.native.opencl.kernels._tiles import Side, Tile
 from wavefit.native.operation import (
     Buffer,
@@ -87,35 +87,33 @@ def over(view: View, product: Product, row: Sequence[str], column: str) -> str:
 
 
 def implementation(
-    template: str,
-    product: Product,
-    a: Side,
-    b: Side,
-    config: Config,
-    packed: tuple[Packed, ...],
-    traffic: int,
+    template: str, product: Product, a: Side, b: Side, config: Config, packed: tuple[Packed, ...]
 ) -> Implementation:
-    """The kernels: one, or where the depth is split one that writes partial sums and one that adds them."""
+    """The tiled kernels: one, or where the depth is split one that writes partial sums and one that adds them."""
     tile = _tiles.tile(config)
-    operation = product.operation
+    made = (_whole if tile.split == 1 else _partial)(template, product, tile, a, b)
+    return launched(template, product, made, config, packed)
+
+
+def launched(
+    template: str, product: Product, made: Kernel, config: Config, packed: tuple[Packed, ...]
+) -> Implementation:
+    """The kernel, and where the configuration splits the depth (``split``) the one that adds its partial sums."""
+    operation, split = product.operation, int(config["split"])
     second = Buffer(kind="packed", index=0) if packed else Buffer(kind="input", index=1)
     factors = (Buffer(kind="input", index=0), second)
     later = [n for n in range(BIAS, len(operation.inputs)) if operation.inputs[n] is not None]
     others = tuple(Buffer(kind="input", index=n) for n in later)
     output = Buffer(kind="output", index=0)
-    launches: tuple[Launch, ...]
-    if tile.split == 1:
-        launches = (
-            Launch(kernel=_whole(template, product, tile, a, b), arguments=(*factors, *others, output)),
-        )
-        scratch: tuple[int, ...] = ()
-    else:
+    launches: tuple[Launch, ...] = (Launch(kernel=made, arguments=(*factors, *others, output)),)
+    scratch: tuple[int, ...] = ()
+    if split > 1:
         partial = Buffer(kind="scratch", index=0)
         launches = (
-            Launch(kernel=_partial(template, product, tile, a, b), arguments=(*factors, partial)),
-            Launch(kernel=_sum(template, product, tile), arguments=(*others, partial, output)),
+            Launch(kernel=made, arguments=(*factors, partial)),
+            Launch(kernel=_sum(template, product, split), arguments=(*others, partial, output)),
         )
-        scratch = (4 * tile.split * product.batch * product.rows * _pitch(product),)
+        scratch = (4 * split * product.batch * product.rows * pitch(product),)
     return Implementation(
         template=template,
         config=config,
@@ -123,11 +121,11 @@ def implementation(
         scratch=scratch,
         packed=packed,
         flops=product.flops,
-        bytes=traffic,
+        bytes=_source.traffic(operation),
     )
 
 
-def _pitch(product: Product) -> int:
+def pitch(product: Product) -> int:
     """Columns of a row of partial sums."""
     return -(-product.columns // 4) * 4
 
@@ -136,40 +134,49 @@ def _whole(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Ker
     parameters, _ = c.parameters(product.operation)
     lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.depth)]
     for row, col, values in _tiles.results(tile):
-        stored = _stored(product, values)
-        lines += _tiles.guarded(product.rows, product.columns, tile, row, col, stored)
+        lines += _tiles.guarded(product.rows, product.columns, tile, row, col, stored(product, values))
     return _kernel(template, product, tile, parameters, lines, _lanes.declared(product.operation))
 
 
 def _partial(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Kernel:
-    kinds = [c.STORED[product.operation.input(number).dtype] for number in (0, 1)]
-    parameters = [f"__global const {kind} *in{number}" for number, kind in enumerate(kinds)]
     lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.depth)]
-    pitch = _pitch(product)
     for row, col, values in _tiles.results(tile):
-        at = f"((part * {product.batch} + batch) * {product.rows} + row) * {pitch} + col"
-        store = [f"*(__global float4 *)(partial + {at}) = (float4)({', '.join(values)});"]
-        lines += _tiles.guarded(product.rows, pitch, tile, row, col, store)
-    return _kernel(f"{template}_partial", product, tile, [*parameters, "__global float *partial"], lines, [])
+        lines += _tiles.guarded(
+            product.rows, pitch(product), tile, row, col, [partly_stored(product, values)]
+        )
+    return _kernel(f"{template}_partial", product, tile, partial_parameters(product), lines, [])
 
 
-def _sum(template: str, product: Product, tile: Tile) -> Kernel:
+def partial_parameters(product: Product) -> list[str]:
+    """Of a kernel that writes partial sums: the factors, then where to."""
+    kinds = [c.STORED[product.operation.input(number).dtype] for number in (0, 1)]
+    factors = [f"__global const {kind} *in{number}" for number, kind in enumerate(kinds)]
+    return [*factors, "__global float *partial"]
+
+
+def partly_stored(product: Product, values: list[str]) -> str:
+    """Stores the partial sums of four columns, at ``part``, ``batch``, ``row`` and ``col``."""
+    at = f"((part * {product.batch} + batch) * {product.rows} + row) * {pitch(product)} + col"
+    return f"*(__global float4 *)(partial + {at}) = (float4)({', '.join(values)});"
+
+
+def _sum(template: str, product: Product, split: int) -> Kernel:
     """Adds the partial sums of four columns, then does what comes after the product."""
-    operation, pitch = product.operation, _pitch(product)
+    operation, width = product.operation, pitch(product)
     given = [number for number in range(BIAS, len(operation.inputs)) if operation.inputs[number] is not None]
     parameters = [f"__global const {c.STORED[operation.input(n).dtype]} *in{n}" for n in given]
     parameters += ["__global const float *partial", f"__global {c.STORED[operation.output.dtype]} *out0"]
-    quads = product.batch * product.rows * pitch // 4
-    part = product.batch * product.rows * pitch
+    quads = product.batch * product.rows * width // 4
+    part = product.batch * product.rows * width
     lines = [
         f"const int quad = get_global_id(0); if (quad >= {quads}) return;",
-        f"const int col = quad % {pitch // 4} * 4, line = quad / {pitch // 4};",
+        f"const int col = quad % {width // 4} * 4, line = quad / {width // 4};",
         f"const int row = line % {product.rows}, batch = line / {product.rows};",
-        *_batch(product),
-        f"__global const float4 *from = (__global const float4 *)(partial + line * {pitch} + col);",
+        *batch(product),
+        f"__global const float4 *from = (__global const float4 *)(partial + line * {width} + col);",
         "float4 sum = (float4)(0.0f);",
-        f"for (int part = 0; part < {tile.split}; part++) sum += from[part * {part // 4}];",
-        *_stored(product, [f"sum.s{lane}" for lane in range(4)]),
+        f"for (int part = 0; part < {split}; part++) sum += from[part * {part // 4}];",
+        *stored(product, [f"sum.s{lane}" for lane in range(4)]),
     ]
     items = 64
     text = _text(f"{template}_sum", parameters, lines, items, _lanes.declared(operation))
@@ -178,14 +185,15 @@ def _sum(template: str, product: Product, tile: Tile) -> Kernel:
 
 
 def _places(product: Product, tile: Tile) -> list[str]:
-    return [*_tiles.place(tile, product.rows, product.columns, product.batch), *_batch(product)]
+    return [*_tiles.place(tile, product.rows, product.columns, product.batch), *batch(product)]
 
 
-def _batch(product: Product) -> list[str]:
+def batch(product: Product) -> list[str]:
+    """Statements that split ``batch`` into its coordinates ``z0``..."""
     return _space.split("batch", product.batch_shape, names("z", product.ranks[0]))
 
 
-def _stored(product: Product, values: list[str]) -> list[str]:
+def stored(product: Product, values: list[str]) -> list[str]:
     """Bias, epilogue and store of four lanes at ``row`` and ``col``."""
     rows = names("r", product.ranks[1])
     axes = [*names("z", product.ranks[0]), *rows]
@@ -428,7 +436,7 @@ def seconds(product: Product, tile: Tile, limits: Limits) -> float:
     step = max(here * 2 * tile.m * tile.n * tile.k / (peak / units * share), _STEP_S)
     steps = ceil(ceil(product.depth / tile.k) / tile.split) + 1
     compute = -(-groups // (units * here)) * steps * step
-    return max(compute, _traffic(product, tile) / bandwidth) + _partial_sums(product, tile, bandwidth)
+    return max(compute, _traffic(product, tile) / bandwidth) + partial_sums(product, tile.split, bandwidth)
 
 
 def _traffic(product: Product, tile: Tile) -> float:
@@ -439,8 +447,8 @@ def _traffic(product: Product, tile: Tile) -> float:
     return 4 * product.batch * max(once, again)
 
 
-def _partial_sums(product: Product, tile: Tile, bandwidth: float) -> float:
+def partial_sums(product: Product, split: int, bandwidth: float) -> float:
     """Seconds of launches, and of writing and reading partial sums."""
-    if tile.split == 1:
+    if split == 1:
         return _LAUNCHES_S[0]
-    return _LAUNCHES_S[1] + 8 * tile.split * product.batch * product.rows * product.columns / bandwidth
+    return _LAUNCHES_S[1] + 8 * split * product.batch * product.rows * product.columns / bandwidth

@@ -38,22 +38,22 @@ def claims(operation: Operation) -> bool:
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """As for a matrix product; see :mod:`matmul`."""
-    product, _ = _arranged(operation)
+    product, _ = arranged(operation)
     shape = _conv.conv(operation)
     return _product.configurations(product, (_width(shape), 4), limits)
 
 
 def build(operation: Operation, config: Config) -> Implementation:
-    product, laid = _arranged(operation)
+    product, laid = arranged(operation)
     shape = _conv.conv(operation)
     tile = _tiles.tile(config)
-    if _plain(shape, operation):
+    if plain(shape, operation):
         a = _product.matrix(product, "a", laid, 1, "in0")
     else:
         a = _pixels(product, shape, tile)
     b = _weights(shape)
     packed = (Packed(input=1, how="depth"),)
-    return _product.implementation("conv_gemm", product, a, b, config, packed, shape.bytes)
+    return _product.implementation("conv_gemm", product, a, b, config, packed)
 
 
 def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
@@ -63,12 +63,12 @@ def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     """A product's, an eighth more where places are computed."""
-    product, _ = _arranged(operation)
-    plain = _plain(_conv.conv(operation), operation)
-    return _product.seconds(product, _tiles.tile(config), limits) * (1.0 if plain else 1.125)
+    product, _ = arranged(operation)
+    factor = 1.0 if plain(_conv.conv(operation), operation) else 1.125
+    return _product.seconds(product, _tiles.tile(config), limits) * factor
 
 
-def _arranged(operation: Operation) -> tuple[Product, View]:
+def arranged(operation: Operation) -> tuple[Product, View]:
     """The product, and the input over (batch, rows..., columns) as a 1x1 convolution reads it."""
     shape, y = _conv.conv(operation), operation.output
     rank = len(y.shape)
@@ -89,7 +89,7 @@ def _arranged(operation: Operation) -> tuple[Product, View]:
     return product, laid
 
 
-def _plain(shape: Conv, operation: Operation) -> bool:
+def plain(shape: Conv, operation: Operation) -> bool:
     """Whether every output pixel reads one input pixel, and none of the padding."""
     return shape.taps == 1 and not any(operation.attributes.get("pads") or ())
 

@@ -32,7 +32,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 
 def build(operation: Operation, config: Config) -> Implementation:
     product, a, b = _sides(operation)
-    return _product.implementation("matmul", product, a, b, config, (), _source.traffic(operation))
+    return _product.implementation("matmul", product, a, b, config, ())
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
@@ -41,9 +41,19 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
 
 
 def _sides(operation: Operation) -> tuple[Product, Side, Side]:
+    product, a, b, steps = factors(operation)
+    return (
+        product,
+        _product.matrix(product, "a", a, steps[0], "in0"),
+        _product.matrix(product, "b", b, steps[1], "in1"),
+    )
+
+
+def factors(operation: Operation) -> tuple[Product, View, View, tuple[int, int]]:
+    """The product, views of both factors over (batch..., rows..., columns), and the steps from depth to depth."""
     a, b, out = operation.input(0), operation.input(1), operation.output
-    rank = len(out.shape)
-    wide_a = _space.over(a, (*out.shape[:-1], a.shape[-1]))
+    rank, depth = len(out.shape), a.shape[-1]
+    wide_a = _space.over(a, (*out.shape[:-1], depth))
     wide_b = _space.over(b, (*out.shape[:-2], *b.shape[-2:]))
     over_a = View(shape=out.shape, strides=(*wide_a.strides[:-1], 0), offset=a.offset, dtype=a.dtype)
     over_b = View(
@@ -53,13 +63,7 @@ def _sides(operation: Operation) -> tuple[Product, Side, Side]:
     batch = [] if shared else list(range(rank - 2))
     rows = list(range(rank - 1)) if shared else [rank - 2]
     product, (laid_a, laid_b) = _product.arranged(
-        operation, [batch, rows, [rank - 1]], [over_a, over_b], a.shape[-1]
+        operation, [batch, rows, [rank - 1]], [over_a, over_b], depth
     )
-    depth = a.shape[-1]
-    step_a = wide_a.strides[-1] if depth > 1 else 1
-    step_b = wide_b.strides[-2] if depth > 1 else 1
-    return (
-        product,
-        _product.matrix(product, "a", laid_a, step_a, "in0"),
-        _product.matrix(product, "b", laid_b, step_b, "in1"),
-    )
+    steps = (wide_a.strides[-1], wide_b.strides[-2]) if depth > 1 else (1, 1)
+    return product, laid_a, laid_b, steps
