@@ -190,7 +190,7 @@ def test_loads_nothing_and_forbids_it() -> None:
 def test_every_picture_is_well_formed_and_told_in_words() -> None:
     html = render(fakes.bundle(fakes.journal()), fakes.journal())
     pictures = re.findall(r"<svg.*?</svg>", html, re.S)
-    assert len(pictures) == 8  # four, each wide and narrow
+    assert len(pictures) == 4  # two, each wide and narrow
     for picture in pictures:
         root = ElementTree.fromstring(picture)
         assert root.attrib["role"] == "img"

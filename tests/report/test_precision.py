@@ -17,7 +17,7 @@ from wavefit.report.figures import TIMES
 from wavefit.report.page import render
 from wavefit.report.plots import NARROW, WIDE
 from wavefit.report.precision_plots import Moved, Trade, front, sensitivity, tradeoff
-from wavefit.schema import KeptNode, Placement, ProviderShare, Record, TaskMetric, Variant
+from wavefit.schema import KeptNode, Placement, ProviderShare, Record, Sensitivity, TaskMetric, Variant
 
 HOSTILE = "<script>alert(1)</script>`<b>`\"'&"
 
@@ -232,3 +232,30 @@ def test_nothing_lost_anywhere_still_makes_a_picture() -> None:
     trades = [Trade(1, 1.0, 0.0, "pick", "a"), Trade(2, 1.0, 0.0, "passed", "b")]
     for allowed in (None, 0.0, 1.0):
         assert "<svg" in str(tradeoff("t", trades, trades[:1], allowed, WIDE))
+
+
+def test_where_nothing_is_lost_it_is_said_and_no_empty_picture_is_made() -> None:
+    lossless = [replace(record, verdict=fakes.verdict(task=task(0.0))) for record in three()]
+    html = section(lossless)
+    assert "No plan loses anything: in every precision that was measured top1 is what it is in fp32." in text(
+        html
+    )
+    assert "<svg" not in html
+    assert "No plan loses anything" not in section(three())
+
+
+def test_nodes_of_which_none_moves_the_answers_make_no_picture() -> None:
+    still = tuple(Sensitivity(node=f"n{number}", op="Relu", error=0.0) for number in range(3))
+    html = section([], replace(variants.half(), sensitivity=still))
+    assert "No node alone moves the answers." in html
+    assert "<svg" not in html
+
+
+def test_models_of_one_name_are_told_apart() -> None:
+    records = three()
+    other = replace(records[1], model=replace(records[1].model, sha256="b" * 64, precision="fp16"))
+    page = render(fakes.bundle([records[0], other]), [records[0], other])
+    models = re.search(r'<section id="model">.*?</section>', page, re.S)
+    assert models is not None
+    titles = re.findall(r"<h3>(.*?)</h3>", models[0])
+    assert len(set(titles)) == 2

@@ -53,10 +53,13 @@ class Figure:
 
 def context(bundle: Bundle, rows: Sequence[Row]) -> dict[str, Any]:
     """What the template needs beside the rows."""
+    known, name = _losses(rows)
+    lost_nothing = _nothing_lost(known, name)
     return {
         "variants": _variants(bundle.variants),
         "variant_notes": notes(bundle.variants),
-        "tradeoffs": _tradeoffs(rows, bundle.request),
+        "tradeoffs": [] if lost_nothing else _tradeoffs(known, name, bundle.request),
+        "nothing_lost": lost_nothing,
         "no_faster": _no_faster(rows, bundle.request),
         "labelled": plots.LABELLED,
     }
@@ -69,7 +72,8 @@ def _variants(variants: Sequence[Variant]) -> list[Shown]:
         first = next(
             (each for each in shown if moved and each.variant.sensitivity == variant.sensitivity), None
         )
-        picture = None if first is not None or not moved else _both_of_nodes(f"sensitivity-{index}", moved)
+        moves = any(node.error is None or node.error > 0 for node in moved)
+        picture = None if first is not None or not moves else _both_of_nodes(f"sensitivity-{index}", moved)
         shown.append(Shown(variant, moved, picture, first.variant.name if first else None))
     return shown
 
@@ -90,16 +94,26 @@ def _both_of_nodes(name: str, moved: Sequence[Moved]) -> dict[str, Markup]:
     return {key: plots.sensitivity(name, order, size) for key, size in (("wide", WIDE), ("narrow", NARROW))}
 
 
-def _tradeoffs(rows: Sequence[Row], request: Request) -> list[Figure]:
-    """Loss against latency and against throughput; nothing where no lower precision was measured."""
+def _losses(rows: Sequence[Row]) -> tuple[list[tuple[Row, float]], str | None]:
+    """What each measured plan loses of a metric, which is named, or by distance; none without a lower precision."""
     usable = [row for row in rows if row.record.measurement and row.record.verdict]
     labelled = [row for row in usable if row.record.verdict and row.record.verdict.task]
     name = labelled[0].record.verdict.task.name if labelled else None  # type: ignore[union-attr]
     known = [(row, loss) for row in (labelled or usable) if (loss := _loss(row)) is not None]
-    if len({row.record.plan.precision for row, _ in known}) < 2 or (
-        name is None and not any(loss for _, loss in known)
-    ):
-        return []
+    lower = len({row.record.plan.precision for row, _ in known}) > 1
+    return (known, name) if lower else ([], name)
+
+
+def _nothing_lost(known: Sequence[tuple[Row, float]], name: str | None) -> str:
+    """What is said in place of pictures on which every plan would stand on one line; "" where there is a loss."""
+    if not known or any(loss for _, loss in known):
+        return ""
+    answers = "its answers" if name is None else name
+    return f"No plan loses anything: in every precision that was measured {answers} is what it is in fp32."
+
+
+def _tradeoffs(known: Sequence[tuple[Row, float]], name: str | None, request: Request) -> list[Figure]:
+    """Loss against latency and against throughput; nothing where no lower precision was measured."""
     return [
         made
         for more_is_faster in (False, True)
