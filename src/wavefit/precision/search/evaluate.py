@@ -62,12 +62,19 @@ class _Remembered(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Labelled items that a metric is taken on."""
+    """Labelled items that a metric is taken on.
+
+    Args:
+        score: the fp32 model's.
+        whole: all of the user's items, which the guard takes the metric on in the end: a graph that passes on those
+            held out must pass on them too. None: the same.
+    """
 
     samples: Samples
     metric: Metric
-    score: Score  # the fp32 model's
+    score: Score
     max_drop: float
+    whole: HeldOut | None = None
 
 
 @dataclass
@@ -178,6 +185,8 @@ def _with_metric(judgement: Judgement, session: Session, plan: Plan, heldout: He
     candidate = evaluate(session, plan, heldout.samples, heldout.metric)
     judged = judge(candidate, heldout.score, heldout.metric, heldout.max_drop)
     reasons = (*judgement.reasons, *judged.reasons)
+    if not reasons and heldout.whole is not None:
+        reasons = _with_metric(judgement, session, plan, heldout.whole).reasons
     return structs.replace(judgement, passed=not reasons, task=judged.metric, reasons=reasons)
 
 

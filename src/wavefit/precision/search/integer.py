@@ -30,7 +30,7 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
     if not quantisable(material.graph, target):
         return _refused(target, "no node of the model has an int8 kernel there")
     finder = Finder(material, target)
-    way = finder.find()
+    way = _that_passes(material, finder.find())
     kept, sensitivity = _islands(material, way, finder)
     if len(kept) == len(way.nodes):
         return _refused(target, "no part of the model passes the guard in int8")
@@ -43,6 +43,11 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
         for each in dict.fromkeys(more)
     ]
     return [first, *(draft for draft in further if draft.judgement.passed), *others]
+
+
+def _that_passes(material: Material, ways: list[Way]) -> Way:
+    """The first that passes with every node in int8; where none does, the first."""
+    return next((way for way in ways if material.judge(way.whole, "int8").passed), ways[0])
 
 
 def _further(first: Draft, draft: Draft, kept: frozenset[str]) -> Draft:

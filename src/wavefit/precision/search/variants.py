@@ -29,6 +29,7 @@ from wavefit.precision.search.records import Found, Made, Making, Wanted, read_f
 from wavefit.schema import Model, Precision, Request, Unsupported, Variant
 
 _RANDOM_ITEMS = 16
+_WHOLE_ITEMS = 1024  # most items that pass or fail as a whole: of more, those held out are enough to go by
 _SHARE = 0.9  # of the deadline that optional steps may use up
 
 
@@ -143,7 +144,7 @@ def _material(payload: Making, say: Reporter) -> Material:
     judge = Judge(
         model=model,
         reference=Reference.load(Path(payload.reference)),
-        heldout=_held_out(model, request, parts),
+        heldout=_held_out(model, request, parts, samples),
         sizes=request.sizes,
         compared=parts.heldout,
         memory=folder / f"judgements-{payload.key}.jsonl",
@@ -168,13 +169,17 @@ def _split(model: Model, request: Request, samples: Samples) -> Split:
     return Split(read_samples(model, other, request.sizes), samples, (note,))
 
 
-def _held_out(model: Model, request: Request, parts: Split) -> HeldOut | None:
+def _held_out(model: Model, request: Request, parts: Split, samples: Samples) -> HeldOut | None:
     if parts.heldout.labels is None:
         return None
     sys.path.insert(0, str(Path.cwd()))  # where a metric of the user's own lies
     metric = find_metric(request.data.metric)
-    score = reference_score(model, parts.heldout, metric)
-    return HeldOut(parts.heldout, metric, score, request.max_drop)
+
+    def of(items: Samples, whole: HeldOut | None) -> HeldOut:
+        return HeldOut(items, metric, reference_score(model, items, metric), request.max_drop, whole)
+
+    few = parts.heldout.count < samples.count <= _WHOLE_ITEMS
+    return of(parts.heldout, of(samples, None) if few else None)
 
 
 def _name(draft: Draft, others: Sequence[Variant]) -> str:

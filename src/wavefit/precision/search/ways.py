@@ -37,6 +37,7 @@ _ROUNDED_SHARE, _ROUNDED_LAYERS = 0.8, 12  # of the squared error, and layers at
 _FOR_SENSITIVITY = 0.3  # of the time left
 _FOR_CORRECTION = 0.2  # of the time left
 _FOR_ISLANDS = 0.5  # of the time at first, left for the search of what must stay
+_HARDLY_LARGER = 1.1
 _HELPS = 0.98  # of the error before: a compensation that gains less than 2 % is not kept
 
 
@@ -74,6 +75,11 @@ class Way:
         return quantize(self.graph, nodes, self.parameters, self.target, rounding)
 
     @property
+    def whole(self) -> ir.Model:
+        """The graph with every node in int8 that can be."""
+        return self.lowered(frozenset(self.nodes))
+
+    @property
     def _rounded(self) -> Set[str]:
         return self.rounding.keys()
 
@@ -102,8 +108,11 @@ class Finder:
     _began_left_s: float = 0.0
     _measured: tuple[Sensitivity, ...] = ()
 
-    def find(self) -> Way:
+    def find(self) -> list[Way]:
         """The calibration first, then each compensation on top of what helped before it.
+
+        The best way comes first; those before its last steps follow, as far as their errors are hardly larger: of a
+        metric on a few hundred items, one of them may lose less.
 
         Raises:
             InputError: the graph cannot be run.
@@ -111,6 +120,7 @@ class Finder:
         self._began_left_s = self.material.left_s()
         way = self._observed(Way(graph=self.raised, histograms={}, target=self.target))
         way, best = self._calibrated(way)
+        path = [(way, best.size)]
         for name, compensate in self._compensations():
             if self._spare_s() <= 0:
                 self.notes.append(f"{name} was not tried: it would not have ended within the deadline")
@@ -120,7 +130,8 @@ class Finder:
             judged = self._judged(other)
             if _helps(judged, best):
                 way, best = replace(other, compensated=(*way.compensated, name)), judged
-        return way
+                path.append((way, best.size))
+        return [way for way, size in reversed(path) if size <= best.size * _HARDLY_LARGER]
 
     def _compensations(self) -> tuple[tuple[str, Callable[[Way], Way]], ...]:
         return (
@@ -163,7 +174,7 @@ class Finder:
         return best, judged
 
     def _judged(self, way: Way) -> Judgement:
-        return self.material.judge.numbers(way.lowered(frozenset(way.nodes)), "int8")
+        return self.material.judge.numbers(way.whole, "int8")
 
     def _observed(self, way: Way) -> Way:
         """With the ranges of its graph taken anew, of all that any set of its nodes needs."""
