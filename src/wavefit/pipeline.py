@@ -273,7 +273,14 @@ def _variants(
     wanted = wanted_files(devices, model, request)
     if not wanted:
         return journal.variants, Made()
-    how = (request.max_drop, request.data.metric, request.data.seed, request.sizes, request.mixed)
+    how = (
+        request.max_drop,
+        request.data.metric,
+        request.data.seed,
+        request.sizes,
+        request.mixed,
+        request.keep,
+    )
     tools = (request.deadline_s, *searched_with())
     for_what = [(each.precision, each.route, each.device.features, *_machine(each.device)) for each in wanted]
     key = fingerprint(model.sha256, prepared.digest, how, tools, for_what, __version__)

@@ -530,6 +530,7 @@ class Request(Struct, frozen=True, kw_only=True):
     price_per_hour: float | None = None  # any currency; with objective "cost"
     constraints: Constraints = Constraints()
     precisions: tuple[Precision, ...] = ("fp32",)
+    keep: tuple[str, ...] = ()  # nodes that stay in fp32 whatever the search finds
     mixed: bool = False  # assignments of several precisions to one model's nodes are searched as well
     batches: tuple[int, ...] = (1,)  # ascending
     sizes: dict[str, int] = {}  # sizes of symbolic dimensions other than the batch

@@ -139,10 +139,6 @@ def test_a_model_that_is_in_half_already_is_refused(digits: Shell) -> None:
     [
         (["--precision", "int8"], "--precision int8 needs data to calibrate on; give --data"),
         (
-            ["--precision", "int8", "--data", "x.npz"],
-            "--precision int8 needs a --target, as its types differ; use ort_cpu, ort_migraphx or ort_directml",
-        ),
-        (
             ["--precision", "int8", "--data", "x.npz", "--target", "ort_rocm"],
             "--target 'ort_rocm' is not known; use ort_cpu, ort_migraphx, ort_directml",
         ),
@@ -203,3 +199,34 @@ def test_a_pytorch_factory_is_converted_too(tmp_path: Path) -> None:
     expected = module(torch.from_numpy(values)).detach().numpy()
     np.testing.assert_allclose(answers(tmp_path / "half.onnx", values), expected, rtol=5e-3, atol=5e-3)
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"mine.py", "half.onnx"}
+
+
+def test_a_node_that_is_named_stays(digits: Shell) -> None:
+    some(digits.folder, 120)
+    name = "/head/head.4/Gemm"
+    said = converted(digits, "--precision", "fp16", "--keep", name, "-o", "half.onnx")
+    [kept] = said["variant"]["kept"]
+    assert (kept["node"], kept["precision"], kept["reason"]) == (name, "fp32", "named with --keep")
+    assert said["variant"]["nodes"] == {"fp16": 9, "fp32": 1}
+    [node] = [node for node in onnx.load(digits.folder / "half.onnx").graph.node if node.name == name]
+    weights = {w.name: w.data_type for w in onnx.load(digits.folder / "half.onnx").graph.initializer}
+    assert weights[node.input[1]] == onnx.TensorProto.FLOAT
+
+    said = converted(digits, "--precision", "int8", "--data", "some.npz", "--keep", name, "-o", "i.onnx")
+    assert [kept["node"] for kept in said["variant"]["kept"]] == [name]
+    assert said["variant"]["target"].startswith("onnxruntime cpu")
+    assert "for a GPU give --target" in " ".join(said["variant"]["notes"])
+    proto = onnx.load(digits.folder / "i.onnx")
+    [node] = [node for node in proto.graph.node if node.name == name]
+    assert node.input[1] in {weight.name for weight in proto.graph.initializer}  # behind no DequantizeLinear
+
+
+def test_a_node_of_another_name_is_refused_with_those_like_it(digits: Shell) -> None:
+    code, out, err = digits.type(
+        "convert", "digits.onnx", "--precision", "fp16", "--keep", "/head/head.4/Gem", "-o", "half.onnx"
+    )
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == (
+        "wavefit: --keep /head/head.4/Gem: digits has no node of that name; "
+        "perhaps /head/head.4/Gemm or /head/head.2/Gemm or /head/head.3/Relu"
+    )

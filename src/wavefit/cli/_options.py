@@ -34,6 +34,10 @@ ModelArgument = Annotated[
         metavar="MODEL", help="An .onnx or .pt2 file, or package.module:factory of a PyTorch module."
     ),
 ]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NODE", help="A node of the ONNX file that stays in fp32 (may be repeated)."),
+]
 OnnxOutput = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The .onnx file to write.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -175,6 +179,7 @@ class WhereOptions:
             metavar="P,P", help="fp32, fp16, bf16, int8: any; auto: fp32, fp16 and, with --data, int8."
         ),
     ] = "fp32"
+    keep: Keep = None
     batch: Annotated[str, typer.Option(metavar="N,N", help="Batches to try, ascending: 1,2,4,8.")] = "1"
     route: Annotated[list[str] | None, typer.Option(help="Only this route (may be repeated).")] = None
     device: Annotated[list[str] | None, typer.Option(help="Only this device (see `wavefit devices`).")] = None
@@ -269,6 +274,12 @@ def precisions(text: str, auto: tuple[Precision, ...]) -> tuple[Precision, ...]:
         raise InputError(error.what, f"{error.fix}; or auto alone") from error
 
 
+def _kept(where: WhereOptions) -> tuple[str, ...]:
+    if where.keep and where.precision.strip() == "fp32":
+        raise InputError("--keep names what a lower precision leaves in fp32", "add --precision, as auto")
+    return tuple(where.keep or ())
+
+
 def build_request(
     shapes: ShapeOptions, data: DataOptions, where: WhereOptions, load: LoadOptions, goal: GoalOptions
 ) -> Request:
@@ -287,6 +298,7 @@ def build_request(
         price_per_hour=goal.price_per_hour,
         constraints=goal.constraints(),
         precisions=precisions(where.precision, auto[:2] if data.data is None else auto),  # int8 needs data
+        keep=_kept(where),
         mixed=where.precision.strip() == _AUTO,
         batches=parse_batches(where.batch),
         sizes=shapes.sizes(),

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from msgspec.structs import replace
 
-from wavefit.cli._options import DataOptions, Json, ModelArgument, OnnxOutput, ShapeOptions, grouped
+from wavefit.cli._options import DataOptions, Json, Keep, ModelArgument, OnnxOutput, ShapeOptions, grouped
 from wavefit.cli._parse import LONGEST_S, above_zero, choice
 from wavefit.errors import InputError, RouteError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 12  # kept nodes that are named without --json
 
+_FOR_CPU = "its types are those of ort_cpu, which runs on every machine: for a GPU give --target"
 _Lower = Literal["fp16", "bf16", "int8"]
 _Integer = Literal["ort_cpu", "ort_migraphx", "ort_directml"]  # routes that have int8 kernels
 
@@ -30,14 +32,16 @@ _Integer = Literal["ort_cpu", "ort_migraphx", "ort_directml"]  # routes that hav
 class ConvertOptions:
     """What is made."""
 
-    precision: Annotated[
-        str, typer.Option(metavar="P", help="fp16, bf16 or int8; int8 needs --data and --target.")
-    ]
+    precision: Annotated[str, typer.Option(metavar="P", help="fp16, bf16 or int8; int8 needs --data.")]
     output: OnnxOutput
     target: Annotated[
         str | None,
-        typer.Option(metavar="ROUTE", help="What int8 is for: ort_cpu, ort_migraphx or ort_directml."),
+        typer.Option(
+            metavar="ROUTE",
+            help="What int8 is for: ort_cpu, ort_migraphx or ort_directml  [default: ort_cpu].",
+        ),
     ] = None
+    keep: Keep = None
     deadline: Annotated[float, typer.Option(metavar="SECONDS", help="For the search.")] = 1800.0
 
 
@@ -65,6 +69,7 @@ def command(
     _check_not_the_same(model, options.output)
     request = Request(
         precisions=(precision,),
+        keep=tuple(options.keep or ()),
         sizes=shapes.sizes(),
         max_drop=data.max_drop,
         data=data.record(),
@@ -74,6 +79,8 @@ def command(
     with _beside(options.output) as folder:
         order = Order(model=model, inputs=shapes.specs(), request=request, folder=str(folder), command="")
         source, variant = _convert(order, wanted, options.output)
+    if precision == "int8" and options.target is None:
+        variant = replace(variant, notes=(*variant.notes, _FOR_CPU))
     if json:
         typer.echo(pretty({"path": variant.model.path, "source": source, "variant": variant}))
     else:
@@ -88,7 +95,7 @@ def _wanted(precision: Precision, target: str | None, data: str | None) -> Wante
     """fp16 and bf16 are the same everywhere; int8 is stored as what runs it takes.
 
     Raises:
-        InputError: int8 without data or a target; a target of another precision.
+        InputError: int8 without data; a target of another precision.
     """
     from wavefit.precision.search.records import Wanted
     from wavefit.schema import Device
@@ -103,12 +110,7 @@ def _wanted(precision: Precision, target: str | None, data: str | None) -> Wante
         raise InputError(
             "--precision int8 needs data to calibrate on", "give --data, and --labels where you can"
         )
-    if target is None:
-        raise InputError(
-            "--precision int8 needs a --target, as its types differ",
-            "use ort_cpu, ort_migraphx or ort_directml",
-        )
-    route = choice("--target", target, _Integer)
+    route = choice("--target", target or "ort_cpu", _Integer)
     kind: Literal["cpu", "gpu"] = "cpu" if route == "ort_cpu" else "gpu"
     # nothing is known of that device: of a CPU's weights then 7 bits are used, which are right on all of them
     return Wanted(precision=precision, route=route, device=Device(id="any", kind=kind))

@@ -37,8 +37,10 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
     """
     graph = raised(material.graph, _BF16_OPSET) if low == "bf16" else material.graph
     ranges = _ranges(material, graph)
-    found = rescale(graph, ranges, hazards(graph, ranges, low), low)
-    barred = {node.node: node for node in (*cannot(found.model, low), *found.left)}
+    dangers = [node for node in hazards(graph, ranges, low) if node.node not in material.keep]
+    found = rescale(graph, ranges, dangers, low)
+    by_hand = material.kept_by_hand(graph)
+    barred = {node.node: node for node in (*by_hand, *cannot(found.model, low), *found.left)}
     free = [str(node.name) for node in found.model.graph if computes(node) and node.name not in barred]
     if not free:
         why = [f"{name}: {node.reason}" for name, node in barred.items()] or [

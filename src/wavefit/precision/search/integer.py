@@ -27,8 +27,11 @@ def integer(material: Material, target: Target) -> list[Draft] | Unsupported:
     Raises:
         InputError: the graph cannot be run.
     """
-    if not quantisable(material.graph, target):
+    able = quantisable(material.graph, target)
+    if not able:
         return _refused(target, "no node of the model has an int8 kernel there")
+    if material.keep.issuperset(able):
+        return _refused(target, "every node that has an int8 kernel there is named with --keep")
     finder = Finder(material, target)
     way = _that_passes(material, finder.find())
     kept, sensitivity = _islands(material, way, finder)
@@ -119,7 +122,7 @@ def _draft(
         judgement=material.judge(graph, "int8"),
         assignment=assignment,
         nodes=counts(model, {**assignment, **dict.fromkeys(inside, "int8")}),
-        kept=kept_by_guard(model, kept, "int8", sensitivity),
+        kept=(*material.kept_by_hand(model), *kept_by_guard(model, kept, "int8", sensitivity)),
         recipe=way.recipe,
         sensitivity=sensitivity,
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _MOST = 200
+BY_HAND = "named with --keep"
+"""Why a node stays that the user named."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Material:
 
     Args:
         graph: of ``model``.
+        keep: nodes that the user wants in fp32.
         mixed: whether nodes kept from int8 may be half, and several points of the trade-off are wanted.
         say: progress for people.
         left_s: seconds left for the whole search.
@@ -36,8 +39,17 @@ class Material:
     split: Split
     judge: Judge
     mixed: bool
+    keep: frozenset[str]
     say: Callable[[str], None]
     left_s: Callable[[], float]
+
+    def kept_by_hand(self, graph: ir.Model) -> tuple[KeptNode, ...]:
+        """Those that the user named, in the graph's order."""
+        return tuple(
+            KeptNode(node=str(node.name), op=node.op_type, precision="fp32", reason=BY_HAND)
+            for node in graph.graph
+            if node.name in self.keep
+        )
 
     def spare_s(self, share: float) -> Callable[[], float]:
         """Seconds left of a share of what is left now."""

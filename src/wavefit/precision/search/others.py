@@ -22,6 +22,8 @@ def by_others(material: Material, target: Target) -> tuple[list[Draft], tuple[st
     version = quark.version()
     if version is None:
         return [], ()
+    if material.keep:
+        return [], ("AMD Quark was not asked: it is told of no node that stays",)
     name = f"AMD Quark {version} {quark.CONFIGURATION}"
     material.say(f"int8: {name}")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import time
 from collections.abc import Sequence
@@ -51,6 +52,7 @@ def make_variants(payload: Making, say: Reporter) -> Made:
         material = _material(payload, say)
     except InputError as error:  # the model runs, but its graph cannot be edited
         return Made(refusals=(*found.made.refusals, *(_refusal(job, error) for job in todo)))
+    _check_keep(material)
     for job in todo:
         found = _with(found, job, _make(material, payload, job, found.made.variants))
         write_found(found, folder)
@@ -155,9 +157,19 @@ def _material(payload: Making, say: Reporter) -> Material:
         split=parts,
         judge=judge,
         mixed=request.mixed,
+        keep=frozenset(request.keep),
         say=say,
         left_s=lambda: _SHARE * say.left_s(),
     )
+
+
+def _check_keep(material: Material) -> None:
+    """Raises InputError where a node is to be kept that is not there."""
+    known = graph.nodes(material.graph)
+    for name in sorted(material.keep - known.keys()):
+        close = difflib.get_close_matches(name, known, 3)
+        fix = f"perhaps {' or '.join(close)}" if close else "the names are those of the ONNX file's nodes"
+        raise InputError(f"--keep {name}: {material.model.name} has no node of that name", fix)
 
 
 def _split(model: Model, request: Request, samples: Samples) -> Split:

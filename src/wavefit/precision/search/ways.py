@@ -48,6 +48,7 @@ class Way:
     Args:
         percentile: of the method "percentile", in percent.
         rounding: int8 weights that are stored in place of the nearest, by initializer name.
+        keep: nodes that stay in fp32 by the user's wish.
         uncorrected: the graph before its biases were corrected; None where they were not.
     """
 
@@ -58,12 +59,13 @@ class Way:
     percentile: float = 100.0
     rounding: Mapping[str, np.ndarray] = field(default_factory=dict)
     compensated: tuple[str, ...] = ()
+    keep: frozenset[str] = frozenset()
     uncorrected: ir.Model | None = None
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """What can be in int8 at all, in the graph's order."""
-        return quantisable(self.graph, self.target)
+        return tuple(name for name in quantisable(self.graph, self.target) if name not in self.keep)
 
     @cached_property
     def parameters(self) -> dict[str, Quantised]:
@@ -118,7 +120,7 @@ class Finder:
             InputError: the graph cannot be run.
         """
         self._began_left_s = self.material.left_s()
-        way = self._observed(Way(graph=self.raised, histograms={}, target=self.target))
+        way = self._observed(Way(self.raised, {}, self.target, keep=self.material.keep))
         way, best = self._calibrated(way)
         path = [(way, best.size)]
         for name, compensate in self._compensations():
