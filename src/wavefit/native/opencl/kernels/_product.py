@@ -442,9 +442,14 @@ def seconds(product: Product, tile: Tile, limits: Limits) -> float:
 def _traffic(product: Product, tile: Tile) -> float:
     """Bytes through memory: each factor once, or a third of how often tiles read it, which the cache does not hold."""
     across, down = -(-product.columns // tile.n), -(-product.rows // tile.m)
-    once = product.rows * (product.columns + product.depth) + product.columns * product.depth
     again = product.depth * (product.rows * across + product.columns * down) / 3
-    return 4 * product.batch * max(once, again)
+    return max(least_bytes(product), 4 * product.batch * again)
+
+
+def least_bytes(product: Product) -> int:
+    """Of both factors and the result, each once, as floats."""
+    once = product.rows * (product.columns + product.depth) + product.columns * product.depth
+    return 4 * product.batch * once
 
 
 def partial_sums(product: Product, split: int, bandwidth: float) -> float:
