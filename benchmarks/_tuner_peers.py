@@ -8,14 +8,30 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import signal
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from wavefit.kernels.tuner.simulate import Measured, Space
 
 _ABSENT = -1  # the value of a parameter that another template has
+_RUN_S = 20.0  # of one simulated search
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TimeoutError("it does not end")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Peers:
@@ -62,7 +78,11 @@ class Peers:
         self._file.write_text(json.dumps({**head, **keys, "cache": kept}))
 
     def run(self, strategy: str, seed: int, evaluations: int) -> list[float | None]:
-        """Seconds of what a strategy measured, in order, each candidate once."""
+        """Seconds of what a strategy measured, in order, each candidate once.
+
+        Raises:
+            TimeoutError: it does not come to an end.
+        """
         import random
 
         import numpy as np
@@ -76,7 +96,7 @@ class Peers:
         def allowed(parameters: dict[str, Any]) -> bool:
             return tuple(parameters[name] for name in self._names) in known
 
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), _at_most(_RUN_S):
             warnings.simplefilter("ignore")
             results, _ = tune_kernel(
                 "kernel",

@@ -57,7 +57,11 @@ def main() -> None:
             runs = [each[name] for each in kinds]
             try:
                 cells = list(_row(spaces, runs, options.seeds, marks))
-            except (IndexError, ValueError) as error:  # some strategies fail where a space is small
+            except (
+                IndexError,
+                ValueError,
+                TimeoutError,
+            ) as error:  # some fail, or never end, where a space is small
                 cells = [f"   failed: {error}"]
             print(f"  {name:36}" + "".join(cells), flush=True)
 

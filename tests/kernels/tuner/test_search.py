@@ -137,3 +137,18 @@ def test_refuses_to_be_told_of_another_space() -> None:
 
 def test_an_empty_space_is_finished() -> None:
     assert Search([]).ask() is None
+
+
+def test_what_is_withdrawn_is_no_longer_the_best() -> None:
+    search = Search(space(), Strategy())
+    run(search, measure, 60)
+    first, best = optimum(search)
+    search.withdraw(first)
+    second, seconds_ = optimum(search)
+    assert second.identity != first.identity
+    assert seconds_ >= best
+    for each in space():
+        if each.identity != first.identity:
+            search.tell(each, None)
+            search.withdraw(each)
+    assert search.best is None

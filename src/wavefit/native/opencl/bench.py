@@ -37,7 +37,12 @@ class Outcome:
 
 
 def run(
-    device: Any, template: str, operation: Operation, config: Config, arrays: Sequence[np.ndarray | None]
+    device: Any,
+    template: str,
+    operation: Operation,
+    config: Config,
+    arrays: Sequence[np.ndarray | None],
+    context: Any = None,
 ) -> Outcome:
     """Builds and runs an operation.
 
@@ -47,13 +52,14 @@ def run(
         operation: its views say how the arrays lie in their buffers.
         config: of the template.
         arrays: one for each input, of the view's shape.
+        context: of the device; None makes one.
 
     Raises:
         pyopencl.Error: the driver refused something.
     """
     import pyopencl as cl
 
-    context = cl.Context([device])
+    context = context or cl.Context([device])
     queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
     made = kernels.get(template).build(operation, config)
     buffers = _buffers(queue, template, operation, made, arrays)

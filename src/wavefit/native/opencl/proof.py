@@ -29,12 +29,12 @@ def exact(operation: Operation, arrays: Sequence[np.ndarray | None]) -> np.ndarr
 
 
 def flaw(
-    device: Any, operation: Operation, template: str, config: Config, limits: Limits, tolerance: float
+    context: Any, operation: Operation, template: str, config: Config, limits: Limits, tolerance: float
 ) -> str:
     """What a configuration does wrong on operations of the same kind with other sizes; "" where nothing.
 
     Args:
-        device: a ``pyopencl.Device``.
+        context: a ``pyopencl.Context`` of one device.
         operation: the one that was tuned.
         template: the file's name in opencl/kernels/.
         config: of the template; is tried where the template would on that size.
@@ -49,7 +49,7 @@ def flaw(
         if _work(edge) > _MOST or not _tries(edge, template, config, limits):
             continue
         arrays = data(edge)
-        got = bench.run(device, template, edge, config, arrays)
+        got = bench.run(context.devices[0], template, edge, config, arrays, context)
         want = reference.compute(edge, arrays)
         off = float(np.linalg.norm(got.output.astype(np.float64) - want)) / (float(np.linalg.norm(want)) or 1)
         shape = "x".join(map(str, edge.output.shape))
