@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,11 @@ def shell_lines() -> list[str]:
 
 @pytest.mark.slow
 def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
+    torch = ("resnet50:resnet50", "digits:uneven")
     lines = [
-        line for line in shell_lines() if line.startswith("wavefit ") and "resnet50:resnet50" not in line
+        line
+        for line in shell_lines()
+        if line.startswith("wavefit ") and not any(each in line for each in torch)
     ]
     assert len(lines) >= 5
     (tmp_path / "src").symlink_to(ROOT / "src")  # the demo's data, named from a clone's folder
@@ -47,6 +51,21 @@ def test_the_pytorch_line_names_what_is_there() -> None:
     done = run(line, ROOT / "docs")
     assert done.returncode == 2
     assert "resnet50" in done.stderr or "wavefit[torch]" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_line_that_trains_wins_accuracy_back(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    folder = tmp_path / "examples" / "digits"
+    shutil.copytree(ROOT / "examples" / "digits", folder)
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    done = run(next(line for line in shell_lines() if "digits:uneven" in line), folder)
+    assert done.returncode == 0, done.stderr
+    before, after = map(float, re.findall(r"([\d.]+) (?:in int8 before|after 3 epochs)", done.stdout))
+    assert before <= after - 0.02
+    assert (folder / "digits8.onnx").is_file()
 
 
 def test_the_make_targets_exist() -> None:
