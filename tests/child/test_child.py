@@ -140,3 +140,11 @@ def wait_for(condition):  # type: ignore[no-untyped-def]
             return value
         time.sleep(0.1)
     raise AssertionError("it did not come true in 30 s")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("name", ["full_disk", "full_disk_in_a_library"])
+def test_a_full_disk_is_one_sentence_with_what_to_do(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="no space left on the disk") as caught:
+        run(name, tmp_path)
+    assert "free some room" in caught.value.fix

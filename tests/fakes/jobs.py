@@ -81,3 +81,15 @@ def gpu_memory(payload: TensorSpec, say: Reporter) -> TensorSpec:
 def host_memory(payload: TensorSpec, say: Reporter) -> TensorSpec:
     np.ones(1 << 50, np.uint8)
     return payload
+
+
+def full_disk(payload: TensorSpec, say: Reporter) -> TensorSpec:
+    """/dev/full takes nothing: writing to it fails as on a full disk."""
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(b"a model")
+    return payload
+
+
+def full_disk_in_a_library(payload: TensorSpec, say: Reporter) -> TensorSpec:
+    """As torch.save and ONNX Runtime tell it: an error of their own, with the system's words."""
+    raise RuntimeError("cannot write model.onnx: No space left on device")

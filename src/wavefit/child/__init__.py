@@ -7,6 +7,7 @@ leader of its own process group, which is ended as a whole; it ends itself when 
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import signal
@@ -29,6 +30,10 @@ T = TypeVar("T", bound=Struct)
 _TAIL_LINES = 3
 _EXIT_S = 5.0
 _SIGKILL = 9
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk, or of a user's full share of it."""
+FREE_SPACE = "free some room there, or write elsewhere with --output; the same command goes on from there"
+_NO_SPACE_WORDS = os.strerror(errno.ENOSPC)  # as libraries of C and C++ tell it
 _FROM_OUTSIDE = (signal.SIGTERM, _SIGKILL)
 
 
@@ -65,7 +70,7 @@ def run(
         The function's record, or why there is none: a crash, a timeout, a refusal, no memory.
 
     Raises:
-        InputError: the function raised it.
+        InputError: the function raised it, or the disk is full.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     log = workdir / "log.txt"
@@ -174,6 +179,8 @@ class _Child:
                 reason="the kernel ended the process because the machine's memory was used up",
                 fix="use a smaller --batch",
             )
+        if _NO_SPACE_WORDS in self._last_words():
+            raise InputError("there is no space left on the disk", FREE_SPACE)
         kind: Literal["crash", "interrupted"] = "crash"
         if -self._process.returncode in _FROM_OUTSIDE:
             kind = "interrupted"

@@ -16,7 +16,7 @@ from typing import IO, get_type_hints
 
 import msgspec
 
-from wavefit.child import Event, Job
+from wavefit.child import FREE_SPACE, NO_SPACE, Event, Job
 from wavefit.errors import InputError, RouteError
 from wavefit.schema import Failure, decode, encode
 
@@ -85,6 +85,11 @@ def _work(job: Job, reporter: Reporter) -> None:
         reporter.fail("refused", error.reason, error.fix)
     except MemoryError as error:
         reporter.fail("out of memory", str(error) or "the process ran out of memory")
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        where = f" for {error.filename}" if error.filename else ""
+        reporter.send(Event(input_error=(f"there is no space left on the disk{where}", FREE_SPACE)))
     else:
         reporter.send(Event(result=result))
 
