@@ -230,3 +230,40 @@ def test_a_node_of_another_name_is_refused_with_those_like_it(digits: Shell) -> 
         "wavefit: --keep /head/head.4/Gem: digits has no node of that name; "
         "perhaps /head/head.4/Gemm or /head/head.2/Gemm or /head/head.3/Relu"
     )
+
+
+def _odd(folder: Path, nodes: list[onnx.NodeProto], opset: int, **weights: np.ndarray) -> None:
+    """x [N,3,8,8] -> y [N,4], as ``odd.onnx``."""
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["N", 3, 8, 8]), ("y", ["N", 4]))
+    ]
+    stored = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = onnx.helper.make_graph(nodes, "odd", ends[:1], ends[1:], stored)
+    imports = [onnx.helper.make_opsetid("", opset)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=4), folder / "odd.onnx")
+
+
+@pytest.mark.parametrize("opset", [6, 13])
+def test_a_model_with_a_pair_of_casts_to_bfloat16_or_of_an_old_opset(shell: Shell, opset: int) -> None:
+    random = np.random.default_rng(0)
+    weights = {"w": random.normal(0, 0.3, (4, 3, 3, 3)), "v": random.normal(0, 0.5, (4, 4))}
+    node = onnx.helper.make_node
+    there = [node("Cast", ["a"], ["b"], to=16), node("Cast", ["b"], ["c"], to=1)]  # 16: bfloat16, of opset 13
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        *(there if opset == 13 else [node("Identity", ["a"], ["c"])]),
+        node("ReduceMean", ["c"], ["m"], axes=[2, 3], keepdims=0),
+        node("MatMul", ["m", "v"], ["y"]),
+    ]
+    _odd(shell.folder, nodes, opset, **{name: array.astype(np.float32) for name, array in weights.items()})
+    code, _, err = shell.type("convert", "odd.onnx", "--precision", "fp16", "-o", "half.onnx")
+    assert code == 0, err
+    images = random.normal(size=(4, 3, 8, 8)).astype(np.float32)
+    want, have = (
+        onnxruntime.InferenceSession(shell.folder / name, providers=["CPUExecutionProvider"]).run(
+            None, {"x": images}
+        )[0]
+        for name in ("odd.onnx", "half.onnx")
+    )
+    assert np.linalg.norm(have - want) <= 1e-2 * np.linalg.norm(want)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+_WIDE = "__as_fp32"
 _LARGEST_PROTO_BYTES = 1 << 30  # protobuf ends at 2 GiB; larger graphs keep their weights in a file beside
 _READ_BY_INFERENCE_BYTES = 4096  # shapes, scales, indices: what inference reads the numbers of is small
 
@@ -166,9 +167,10 @@ class Runner:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
         self.outputs = outputs or tuple(str(value.name) for value in model.graph.outputs)
+        model, self._fetched = _widened(model, self.outputs)
         with _translated():
             self._session = ort.InferenceSession(
-                serialized(model, self.outputs), options, providers=["CPUExecutionProvider"]
+                serialized(model, self._fetched), options, providers=["CPUExecutionProvider"]
             )
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -178,7 +180,27 @@ class Runner:
             InputError: the run failed.
         """
         with _translated():
-            return dict(zip(self.outputs, self._session.run(list(self.outputs), dict(inputs)), strict=True))
+            return dict(zip(self.outputs, self._session.run(list(self._fetched), dict(inputs)), strict=True))
+
+
+def _widened(model: ir.Model, outputs: tuple[str, ...]) -> tuple[ir.Model, tuple[str, ...]]:
+    """A graph and the names to ask it for: bfloat16 comes through a Cast to fp32, as numpy has no such type."""
+    ir, _ = _onnx_ir()
+    bfloat = {
+        str(value.name)
+        for node in model.graph
+        for value in node.outputs
+        if value.dtype == ir.DataType.BFLOAT16 and value.name in outputs
+    }
+    if not bfloat:
+        return model, outputs
+    model = copy(model)
+    made = {value.name: value for node in model.graph for value in node.outputs}
+    for name in sorted(bfloat):
+        wide = ir.Value(name=f"{name}{_WIDE}", type=ir.TensorType(ir.DataType.FLOAT), shape=made[name].shape)
+        cast = ir.node("Cast", [made[name]], {"to": int(ir.DataType.FLOAT)}, outputs=[wide])
+        model.graph.append(cast)
+    return model, tuple(f"{name}{_WIDE}" if name in bfloat else name for name in outputs)
 
 
 def serialized(model: ir.Model, outputs: tuple[str, ...] = ()) -> bytes:

@@ -12,7 +12,7 @@ from wavefit.precision.half.hazards import computes, hazards
 from wavefit.precision.half.ranges import merge, observe
 from wavefit.precision.half.scaling import rescale
 from wavefit.precision.half.value_range import Range
-from wavefit.precision.int8.opset import raised
+from wavefit.precision.int8.opset import PER_CHANNEL, opset, raised
 from wavefit.precision.search.data import twice_as_large
 from wavefit.precision.search.islands import smallest
 from wavefit.precision.search.material import Draft, Material, counts, kept_by_guard
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _BF16_OPSET = 22  # of ONNX, the first whose Conv, pools and others take bfloat16
+_OLDEST_OPSET = 7  # that ONNX Runtime promises kernels for: docs/Versioning.md
 _FOR_ISLANDS, _FOR_REASONS = 0.6, 0.5  # of the time left
 
 
@@ -35,7 +36,7 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
     Raises:
         InputError: the graph cannot be run or typed.
     """
-    graph = raised(material.graph, _BF16_OPSET) if low == "bf16" else material.graph
+    graph = _raised(material.graph, low)
     ranges = _ranges(material, graph)
     dangers = [node for node in hazards(graph, ranges, low) if node.node not in material.keep]
     found = rescale(graph, ranges, dangers, low)
@@ -66,6 +67,13 @@ def half(material: Material, low: Literal["fp16", "bf16"]) -> Draft | Unsupporte
         sensitivity=sensitivity,
         notes=material.split.notes,
     )
+
+
+def _raised(graph: ir.Model, low: str) -> ir.Model:
+    """At an opset whose operators take bfloat16; of one that is so old that ONNX Runtime lacks kernels, at a newer."""
+    if low == "bf16":
+        return raised(graph, _BF16_OPSET)
+    return raised(graph, PER_CHANNEL) if opset(graph) < _OLDEST_OPSET else graph
 
 
 def _ranges(material: Material, graph: ir.Model) -> dict[str, Range]:
