@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import models
-from fakes.sessions import Failing, Sleeping, batches, ort_session
+from fakes.sessions import Failing, Overlapping, Sleeping, batches, ort_session
 
 from wavefit.bench import loadgen, scenarios
 from wavefit.bench.loadgen import read_trace
@@ -64,6 +64,16 @@ def test_offline_of_a_slow_model_is_a_few_batches() -> None:
     result = scenarios.run("Offline", _subject(session, 2), Load(duration_s=0.1))
     assert len(session.given) == 3
     assert result.samples == 6
+
+
+def test_offline_streams_and_a_batch_lasts_from_being_taken_to_being_answered() -> None:
+    """Two are under way at any time: their latency is twice what their throughput says."""
+    session = Overlapping(0.02)
+    result = _run("Offline", session, batch=4)
+    assert len(session.given) == len(result.latencies_s) == 26
+    assert sorted(result.latencies_s)[1] >= 0.04  # the last one has nobody behind it
+    assert result.duration_s >= 26 * 0.02
+    assert result.throughput_per_s == pytest.approx(4 * 26 / result.duration_s)
 
 
 def test_offline_that_was_estimated_too_slow_is_run_again_for_long_enough() -> None:

@@ -65,3 +65,35 @@ def test_a_toolchain_that_is_not_here(tmp_path: Path) -> None:
     done = wavefit("audit", "--toolchain", "clang-1", cwd=tmp_path)
     assert done.returncode == 1
     assert "there is no toolchain 'clang-1' here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("profile", "nothing.onnx"), "there is no file nothing.onnx"),
+        (("profile", "notes.txt"), "notes.txt is no model (.onnx)"),
+        (("profile", "notes.txt", "--trace", "."), ". is no file; name a file for the trace"),
+    ],
+)
+def test_profile_of_what_is_no_model(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    done = wavefit(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_profile_shows_launches_and_leaves_a_trace(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    import wavefit.demo as demo
+
+    model = str(Path(demo.__file__).parent / "digits.onnx")
+    done = wavefit(
+        "profile", model, "--device", "cpu", "--top", "2", "--trace", "t.json", "--batches", "3", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "more, " in done.stdout
+    assert "In a stream a batch takes" in done.stdout
+    spans = [
+        each for each in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if each["ph"] == "X"
+    ]
+    assert {each["args"]["batch"] for each in spans} == {0, 1, 2}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
@@ -47,9 +49,10 @@ class System:
         self._complete(ids)
 
     def answer_all(self, ids: list[int]) -> None:
-        """Answers any number of samples, batch by batch, and tells LoadGen when all are done."""
-        for _ in range(0, len(ids), self._subject.batch):
-            self._run(self._runs)
+        """Answers any number of samples as a stream of batches, and tells LoadGen when all are done."""
+        if self.failure.error is None:
+            with self.failure:
+                self._stream(math.ceil(len(ids) / self._subject.batch))
         self._complete(ids)
 
     def answer_query(self, ids: list[int]) -> None:
@@ -58,6 +61,20 @@ class System:
         self.answer_all(ids)
         if len(self.spans) > first:
             self.spans[first:] = [(self.spans[first][0], self.spans[-1][1])]
+
+    def _stream(self, count: int) -> None:
+        """A batch's time is from being taken to being answered: where several are under way, their times overlap."""
+        begun: deque[int] = deque()
+        batches, first = self._subject.batches, self._runs
+
+        def taken() -> Iterator[Arrays]:
+            for number in range(first, first + count):
+                begun.append(perf_counter_ns())
+                yield batches[number % len(batches)]
+
+        for _ in self._subject.session.stream(taken()):
+            self.spans.append((begun.popleft(), perf_counter_ns()))
+            self._runs += 1
 
     def _run(self, place: int) -> None:
         if self.failure.error is not None:

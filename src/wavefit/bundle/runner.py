@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -63,24 +63,25 @@ class BundleRunner:
         count = _items({name: array for name, array in inputs.items() if name not in self._whole})
         if count == batch:
             return self._session.run(inputs)
-        parts = [
-            self._run_chunk(inputs, start, min(start + batch, count)) for start in range(0, count, batch)
-        ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        parts = [self._by_item(outputs) for outputs in self._session.stream(self._chunks(inputs, count))]
+        return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}
 
-    def _run_chunk(self, inputs: Mapping[str, np.ndarray], start: int, stop: int) -> Arrays:
+    def _chunks(self, inputs: Mapping[str, np.ndarray], count: int) -> Iterator[Arrays]:
+        """The items in batches of the plan's size; the last one repeats its own to be full."""
         batch = self.record.plan.batch
-        index = np.resize(np.arange(start, stop), batch)
-        outputs = self._session.run(
-            {name: array if name in self._whole else array[index] for name, array in inputs.items()}
-        )
+        for start in range(0, count, batch):
+            index = np.resize(np.arange(start, min(start + batch, count)), batch)
+            yield {name: array if name in self._whole else array[index] for name, array in inputs.items()}
+
+    def _by_item(self, outputs: Arrays) -> Arrays:
+        batch = self.record.plan.batch
         for name, array in outputs.items():
             if not array.shape or len(array) != batch:
                 raise InputError(
                     f"output {name!r} is not one answer an item, so that batches cannot be joined or cut",
                     f"give {batch} items, the batch of the plan",
                 )
-        return {name: array[: stop - start] for name, array in outputs.items()}
+        return outputs
 
     def _only_input(self) -> str:
         if len(self.model.inputs) != 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavefit.cli import _kernel_tune
+from wavefit.cli import _kernel_profile, _kernel_tune
 from wavefit.cli._options import Json
 from wavefit.errors import InputError, RouteError
 from wavefit.schema import Device
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from wavefit.kernels.toolchain import Toolchain
 
 group = typer.Typer(
-    help="Compile kernels for AMD GPUs that are not here; test and tune the engine's on one that is.",
+    help="Compile kernels for AMD GPUs that are not here; test, tune and profile the engine's on one that is.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 group.command("tune")(_kernel_tune.command)
+group.command("profile")(_kernel_profile.command)
 
 
 @group.command("audit")

@@ -107,6 +107,12 @@ class Program:
         """All that is allocated on the device: arena, constants, inputs and outputs, once each."""
         return self.arena_bytes + sum(place.bytes for place in self.buffers if place.kind != "arena")
 
+    @property
+    def port_bytes(self) -> int:
+        """Of the inputs and outputs that are not constants."""
+        ports = {port.buffer for port in (*self.inputs, *self.outputs)}
+        return sum(self.buffers[number].bytes for number in ports - self.constants.keys())
+
 
 def compile_graph(graph: Graph, kernels: Kernels) -> Program | tuple[UnsupportedNode, ...]:
     """Lays a graph out, chooses kernels and plans memory. Touches no device.

@@ -5,7 +5,7 @@ Options of a plan: ``storage=fp16`` keeps an fp32 file's tensors in 16 bits betw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -181,11 +181,12 @@ class NativeSession(Session):
         specs = tuple(replace(spec, shape=plan.shapes[spec.name]) for spec in model.inputs)
         super().__init__(specs, model.outputs)
         self._executor = Executor(program, device, user_cache() / "opencl")
-        self._ran = False
 
     def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        self._ran = True
         return self._executor.run(inputs)
+
+    def _stream_impl(self, batches: Iterator[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
+        return self._executor.stream(batches)
 
     def _placement_impl(self) -> Placement | None:
         nodes = {name for step in self._executor.program.steps for name in step.source}
@@ -193,7 +194,7 @@ class NativeSession(Session):
         return Placement(providers=(share,), source="the engine's program")
 
     def _device_peak_bytes_impl(self) -> int | None:
-        return self._executor.program.device_bytes
+        return self._executor.device_bytes
 
     def _close_impl(self) -> None:
         self._executor.close()

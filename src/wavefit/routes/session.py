@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -36,10 +36,29 @@ class Session(ABC):
             InputError: an input is missing, unknown, or of another type or shape.
             RouteError: the runtime failed, or the session is closed.
         """
+        self._check(inputs)
+        return self._run_impl(inputs)
+
+    def stream(self, batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
+        """Answers successive batches in order; a runtime that can brings one in while it computes another.
+
+        A batch is taken from ``batches`` when there is room for it, which may be before the one ahead is answered.
+        The session must not be run otherwise until the last answer has been taken.
+
+        Raises:
+            As :meth:`run`, at the batch that is at fault; those ahead of it may not have been answered by then.
+        """
+        return self._stream_impl(self._checked(batches))
+
+    def _checked(self, batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Mapping[str, np.ndarray]]:
+        for inputs in batches:
+            self._check(inputs)
+            yield inputs
+
+    def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
         if self._closed:
             raise RouteError("the session is closed", "open it again")
         check_inputs(self.inputs, inputs)
-        return self._run_impl(inputs)
 
     def placement(self) -> Placement | None:
         """Which nodes ran where, from a profiled run; None where the runtime cannot tell. May take seconds."""
@@ -57,6 +76,9 @@ class Session(ABC):
 
     @abstractmethod
     def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays: ...
+
+    def _stream_impl(self, batches: Iterator[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
+        return map(self._run_impl, batches)
 
     def _placement_impl(self) -> Placement | None:
         return None

@@ -13,6 +13,7 @@ from wavefit.native.opencl.errors import translated
 from wavefit.native.opencl.lane import Lane
 from wavefit.native.opencl.relocate import relocatable
 from wavefit.native.opencl.stream import stream
+from wavefit.native.opencl.timeline import Timeline
 from wavefit.native.operation import Kernel
 from wavefit.native.program import Program, Step
 
@@ -49,8 +50,8 @@ class Executor:
         self._unified = self._shares_memory(device)
         with translated(self._name):
             self.context = cl.Context([device])
-            self._properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
-            self.queue = cl.CommandQueue(self.context, properties=self._properties)
+            properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
+            self.queue = cl.CommandQueue(self.context, properties=properties)
             self._built = build_all(self.context, [step.kernel for step in program.steps], cache)
             self._arena = _arena(cl, self.context, program)
             self._shared = _upload(cl, self.queue, program)
@@ -73,6 +74,11 @@ class Executor:
         kernel = self.program.steps[number].kernel
         return self._cl.Kernel(self._built[kernel.source], kernel.name)
 
+    @property
+    def device_bytes(self) -> int:
+        """All that it has allocated on the device so far: a stream brings inputs and outputs of its own."""
+        return self.program.device_bytes + (len(self._lanes) - 1) * self.program.port_bytes
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One batch from host to host.
 
@@ -87,8 +93,14 @@ class Executor:
             self.queue.finish()
             return lane.outputs()
 
-    def stream(self, batches: Iterable[Mapping[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+    def stream(
+        self, batches: Iterable[Mapping[str, np.ndarray]], timeline: Timeline | None = None
+    ) -> Iterator[dict[str, np.ndarray]]:
         """Successive batches: one is brought in and another taken out while a third is computed.
+
+        Args:
+            batches: each taken when there is room for it.
+            timeline: takes down what ran when; needs ``profiling``.
 
         Yields:
             Each batch's outputs, in order.
@@ -99,13 +111,12 @@ class Executor:
         with translated(self._name):
             while len(self._lanes) < _LANES:
                 self._lanes.append(self._lane())
-            yield from stream(self._cl, self.queue, self._lanes, batches, self._properties)
+            yield from stream(self._cl, self.queue, self._lanes, batches, timeline)
 
     def times(self) -> list[tuple[Step, float]]:
         """Device seconds of each step in one run on the inputs that were uploaded last."""
         with translated(self._name):
-            enqueue = self._cl.enqueue_nd_range_kernel
-            events = [enqueue(self.queue, *launch) for launch in self._lanes[0].launches]
+            events = self._lanes[0].launch_timed()
             self.queue.finish()
             seconds = [(event.profile.end - event.profile.start) * 1e-9 for event in events]
         return list(zip(self.program.steps, seconds, strict=True))

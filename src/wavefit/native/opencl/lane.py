@@ -26,6 +26,10 @@ class Lane:
         shared: the program's other buffers by number: arena and constants.
         kernels: a function that gives a new kernel object for a number of a step.
         unified: host and device share one memory.
+
+    Attributes:
+        launch: enqueues every kernel once; does not wait.
+        input_names, step_names, output_names: of the commands of an upload, a launch and a download.
     """
 
     def __init__(
@@ -45,6 +49,13 @@ class Lane:
             kernel.set_args(*_arguments(program, buffers, step.buffers))
             self.launches.append((kernel, step.kernel.global_size, step.kernel.local_size))
         self.launch = Launcher(queue, self.launches)
+        self.input_names = [port.name for port in program.inputs if _bytes(port)]
+        self.step_names = [step.node for step in program.steps]
+        self.output_names = [] if unified else [port.name for port in program.outputs if _bytes(port)]
+
+    def launch_timed(self) -> list[Any]:
+        """Enqueues every kernel once, as :attr:`launch` does; returns their events, one a step."""
+        return [self._cl.enqueue_nd_range_kernel(self._queue, *launch) for launch in self.launches]
 
     def upload(
         self, inputs: Mapping[str, np.ndarray], queue: Any = None, wait_for: Sequence[Any] = ()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefit.native.opencl.lane import Lane
+from wavefit.native.opencl.timeline import Timeline
 
 
 def stream(
@@ -16,7 +17,7 @@ def stream(
     compute: Any,
     lanes: Sequence[Lane],
     batches: Iterable[Mapping[str, np.ndarray]],
-    properties: int = 0,
+    timeline: Timeline | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Runs batches through the lanes in turn.
 
@@ -26,7 +27,7 @@ def stream(
     Yields:
         Each batch's outputs, in order, each as soon as the next batches are under way.
     """
-    up, down = (cl.CommandQueue(compute.context, properties=properties) for _ in range(2))
+    up, down = (cl.CommandQueue(compute.context, properties=compute.properties) for _ in range(2))
     under_way: deque[tuple[Lane, list[Any]]] = deque()
     for number, batch in enumerate(batches):
         if len(under_way) == len(lanes):
@@ -36,13 +37,25 @@ def stream(
         up.flush()
         if uploaded:
             cl.enqueue_barrier(compute, wait_for=uploaded)
-        lane.launch()
+        launched = _launch(lane, timed=timeline is not None)
         computed = cl.enqueue_marker(compute)
         compute.flush()
-        under_way.append((lane, lane.begin_download(down, [computed])))
+        downloaded = lane.begin_download(down, [computed])
+        under_way.append((lane, downloaded))
         down.flush()
+        if timeline is not None:
+            timeline.add("upload", number, lane.input_names, uploaded)
+            timeline.add("compute", number, lane.step_names, launched)
+            timeline.add("download", number, lane.output_names, downloaded)
     while under_way:
         yield _taken(cl, *under_way.popleft(), down)
+
+
+def _launch(lane: Lane, timed: bool) -> list[Any]:
+    if timed:
+        return lane.launch_timed()
+    lane.launch()
+    return []
 
 
 def _taken(cl: Any, lane: Lane, downloaded: list[Any], queue: Any) -> dict[str, np.ndarray]:
