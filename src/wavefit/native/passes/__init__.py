@@ -12,6 +12,7 @@ from wavefit.native.passes import (
     common,
     elementwise,
     epilogue,
+    flatten,
     layer_norm,
     nest_concats,
     pads,
@@ -36,6 +37,7 @@ PASSES = (
     epilogue,  # bias, residual addition and activation into the node before them
     scalars,  # what the passes above made literals of
     common,
+    flatten,  # dense layers read images as they lie
     nest_concats,  # each part of joined features made in its place once
     prune,
 )
