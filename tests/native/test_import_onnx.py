@@ -23,6 +23,7 @@ _TENTH = 0.1
 _REFUSED = {  # reasons for which a claimed operator's case may be refused, and none beside
     "Attention": ("present keys", "past keys", "softcap", "a window", "its inputs are"),
     "BatchNormalization": ("training mode",),
+    "BitShift": ("shifts of signed integers",),
     "Dropout": ("training mode", "mask is read"),
     "Einsum": ("diagonals", "ellipsis"),
     "MaxPool": ("Indices is read",),

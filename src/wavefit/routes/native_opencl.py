@@ -47,6 +47,8 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
     missing = [name for name in ("pyopencl", "onnx-ir") if _packages.version(name) is None]
     if missing:
         return [_refuse(None, f"{' and '.join(missing)} is not installed", _INSTALL)]
+    if not devices:
+        return [_refuse(None, "there is no device", "wavefit doctor says what this machine has")]
     return [answer for device in devices for answer in _plans(device, model, request)]
 
 
