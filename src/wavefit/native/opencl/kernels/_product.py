@@ -1,4 +1,4 @@
-"""A matrix product with its epilogue, as the templates put it: rows by columns by depth, and which tiles to try.
+"""A matrix product with its epilogue, as the templates put it: rows by columns by depth.
 
 The views of everything that is added or stored lie over (batch..., rows..., columns), with axes merged where that is
 the same walk through every buffer, so that a row's number is mostly its place.
@@ -6,23 +6,21 @@ the same walk through every buffer, so that a row's number is mostly its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product as product_of
-from math import ceil, prod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
 import msgspec
 
 from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _lanes, _source, _space, _tiles
-from wavefit.native.opencl.kernels._tiles import Side, Tile
+from wavefit.native.opencl.kernels._tiles import Arithmetic, Side, Tile
 from wavefit.native.operation import (
     Buffer,
     Config,
     Implementation,
     Kernel,
     Launch,
-    Limits,
     Operation,
     Packed,
     View,
@@ -41,12 +39,23 @@ class Product:
         ranks: how many axes batch and rows have.
         depth: elements of a sum.
         bias: whether input 2 is added to the result before the epilogue.
+        arithmetic: of its elements, which hold one depth or several.
+        elements: along the depth, where they are not as many as depths.
+        constant: a C expression of four numbers, of the accumulators' type, that are added at ``col``; "" for none.
     """
 
     operation: Operation
     ranks: tuple[int, int]
     depth: int
     bias: bool = False
+    arithmetic: Arithmetic = _tiles.FLOATS
+    elements: int = 0
+    constant: str = ""
+
+    @property
+    def length(self) -> int:
+        """Elements of a sum."""
+        return self.elements or self.depth
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,32 +141,46 @@ def pitch(product: Product) -> int:
 
 def _whole(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Kernel:
     parameters, _ = c.parameters(product.operation)
-    lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.depth)]
+    lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.length, product.arithmetic)]
     for row, col, values in _tiles.results(tile):
-        lines += _tiles.guarded(product.rows, product.columns, tile, row, col, stored(product, values))
+        added, sums = _with_constant(product, values)
+        body = [*added, *stored(product, sums)]
+        lines += _tiles.guarded(product.rows, product.columns, tile, row, col, body)
     return _kernel(template, product, tile, parameters, lines, _lanes.declared(product.operation))
 
 
 def _partial(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Kernel:
-    lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.depth)]
+    lines = [*_places(product, tile), *_tiles.body(tile, a, b, product.length, product.arithmetic)]
     for row, col, values in _tiles.results(tile):
-        lines += _tiles.guarded(
-            product.rows, pitch(product), tile, row, col, [partly_stored(product, values)]
-        )
+        added, sums = _with_constant(product, values, "part == 0")
+        body = [*added, partly_stored(product, sums)]
+        lines += _tiles.guarded(product.rows, pitch(product), tile, row, col, body)
     return _kernel(f"{template}_partial", product, tile, partial_parameters(product), lines, [])
+
+
+def _with_constant(product: Product, values: list[str], condition: str = "") -> tuple[list[str], list[str]]:
+    """Four sums with the constant of their columns added, where the condition holds."""
+    if not product.constant:
+        return [], values
+    kind = f"{product.arithmetic.sums}4"
+    added = f"{condition} ? {product.constant} : ({kind})(0)" if condition else product.constant
+    return [f"const {kind} added = {added};"], [
+        f"({value} + added.s{lane})" for lane, value in enumerate(values)
+    ]
 
 
 def partial_parameters(product: Product) -> list[str]:
     """Of a kernel that writes partial sums: the factors, then where to."""
     kinds = [c.STORED[product.operation.input(number).dtype] for number in (0, 1)]
     factors = [f"__global const {kind} *in{number}" for number, kind in enumerate(kinds)]
-    return [*factors, "__global float *partial"]
+    return [*factors, f"__global {product.arithmetic.sums} *partial"]
 
 
 def partly_stored(product: Product, values: list[str]) -> str:
     """Stores the partial sums of four columns, at ``part``, ``batch``, ``row`` and ``col``."""
     at = f"((part * {product.batch} + batch) * {product.rows} + row) * {pitch(product)} + col"
-    return f"*(__global float4 *)(partial + {at}) = (float4)({', '.join(values)});"
+    kind = f"{product.arithmetic.sums}4"
+    return f"*(__global {kind} *)(partial + {at}) = ({kind})({', '.join(values)});"
 
 
 def _sum(template: str, product: Product, split: int) -> Kernel:
@@ -165,7 +188,8 @@ def _sum(template: str, product: Product, split: int) -> Kernel:
     operation, width = product.operation, pitch(product)
     given = [number for number in range(BIAS, len(operation.inputs)) if operation.inputs[number] is not None]
     parameters = [f"__global const {c.STORED[operation.input(n).dtype]} *in{n}" for n in given]
-    parameters += ["__global const float *partial", f"__global {c.STORED[operation.output.dtype]} *out0"]
+    sums = product.arithmetic.sums
+    parameters += [f"__global const {sums} *partial", f"__global {c.STORED[operation.output.dtype]} *out0"]
     quads = product.batch * product.rows * width // 4
     part = product.batch * product.rows * width
     lines = [
@@ -173,8 +197,8 @@ def _sum(template: str, product: Product, split: int) -> Kernel:
         f"const int col = quad % {width // 4} * 4, line = quad / {width // 4};",
         f"const int row = line % {product.rows}, batch = line / {product.rows};",
         *batch(product),
-        f"__global const float4 *from = (__global const float4 *)(partial + line * {width} + col);",
-        "float4 sum = (float4)(0.0f);",
+        f"__global const {sums}4 *from = (__global const {sums}4 *)(partial + line * {width} + col);",
+        f"{sums}4 sum = ({sums}4)(0);",
         f"for (int part = 0; part < {split}; part++) sum += from[part * {part // 4}];",
         *stored(product, [f"sum.s{lane}" for lane in range(4)]),
     ]
@@ -195,6 +219,8 @@ def batch(product: Product) -> list[str]:
 
 def stored(product: Product, values: list[str]) -> list[str]:
     """Bias, epilogue and store of four lanes at ``row`` and ``col``."""
+    if product.arithmetic.sums != "float":
+        values = [f"(float)({value})" for value in values]
     rows = names("r", product.ranks[1])
     axes = [*names("z", product.ranks[0]), *rows]
     lines = _space.split("row", product.row_shape, rows)
@@ -225,16 +251,13 @@ def _kernel(
         global_size=(groups * tile.items,),
         local_size=(tile.items,),
         local_bytes=tile.local_bytes,
-        registers=tile.registers,
+        registers=tile.registers(product.arithmetic),
     )
 
 
 def _text(name: str, parameters: list[str], lines: list[str], items: int, declared: list[str]) -> str:
     head = f"__kernel __attribute__((reqd_work_group_size({items}, 1, 1)))\nvoid {name}({', '.join(parameters)})\n{{"
     return "\n".join([*declared, head, *(f"  {line}" for line in lines), "}", ""])
-
-
-# ---- Arranging ------------------------------------------------------------------------------------------------------
 
 
 def arranged(
@@ -314,146 +337,3 @@ def _reading(view: View, axis: int, step: int, size: int, depth: int, single: bo
     if step == 1 or (size > 1 and view.strides[axis] != 1):
         return "depth", 4 if step == 1 and depth % 4 == 0 else 1
     return "side", 4 if single and size % 4 == 0 else 1
-
-
-# ---- Which tiles ----------------------------------------------------------------------------------------------------
-
-_TILES = (
-    Tile(128, 128, 16, 8, 8),
-    Tile(128, 128, 8, 8, 8),
-    Tile(128, 64, 8, 8, 4),
-    Tile(128, 128, 4, 8, 8),
-    Tile(64, 128, 8, 4, 8),
-    Tile(32, 64, 8, 2, 4),
-    Tile(128, 64, 16, 8, 8),
-    Tile(128, 64, 16, 8, 4),
-    Tile(64, 128, 16, 4, 8),
-    Tile(64, 128, 16, 8, 8),
-    Tile(64, 64, 16, 4, 8),
-    Tile(64, 64, 16, 8, 8),
-    Tile(64, 64, 16, 4, 4),
-    Tile(64, 64, 8, 4, 4),
-    Tile(64, 32, 16, 4, 4),
-    Tile(32, 64, 16, 4, 4),
-    Tile(32, 128, 16, 4, 8),
-    Tile(32, 64, 16, 2, 4),
-    Tile(32, 32, 16, 2, 4),
-    Tile(32, 32, 32, 2, 4),
-    Tile(16, 64, 16, 2, 4),
-    Tile(16, 64, 32, 1, 4),
-    Tile(8, 64, 16, 1, 4),
-    Tile(8, 128, 8, 1, 4),
-)
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
-
-
-def configurations(product: Product, widths: tuple[int, int], limits: Limits) -> Iterator[Config]:
-    """Tiles by predicted time, those first that the device can hold."""
-    found = {}
-    unrolled = (2, 4) if limits.gfx else (16,)
-    for shape, split, unroll in product_of(_TILES, _SPLITS, unrolled):
-        tile = replace(shape, split=split, unroll=unroll)
-        if allowed(tile, widths, product, limits):
-            found[tile] = seconds(product, tile, limits)
-    if not found:
-        smallest = Tile(32, 32, 16, 2, 4, unroll=unrolled[0])
-        found[smallest] = seconds(product, smallest, limits)
-    for tile in sorted(found, key=lambda each: found[each]):
-        yield _tiles.config(tile)
-
-
-def allowed(tile: Tile, widths: tuple[int, int], product: Product, limits: Limits) -> bool:
-    """Whether the device can hold the tile, with enough waves to hide its memory's latency, and the tile has work."""
-    if (
-        not _tiles.fits(tile, widths)
-        or tile.items > limits.work_group
-        or tile.local_bytes > limits.local_bytes
-    ):
-        return False
-    least = _LEAST_WAVES if limits.gfx else _LEAST_WAVES / 2  # NVIDIA's compiler overlaps more within one
-    if limits.kind == "gpu" and (tile.items % limits.wave or waves(tile, limits) < least):
-        return False
-    if tile.split > 1 and product.depth < 2 * tile.split * tile.k:
-        return False
-    return tile.registers <= limits.most_registers
-
-
-_LEAST_WAVES = 4
-"""Waves of a SIMD: with fewer, a GPU waits for its memory between two pieces."""
-
-
-def waves(tile: Tile, limits: Limits) -> float:
-    """Waves that one SIMD holds at once, by registers and by local memory."""
-    by_local = _groups_by_local(tile, limits) * _waves_of_group(tile, limits) / limits.simds
-    if limits.registers is None:
-        return min(by_local, _LEAST_WAVES)
-    most = limits.registers // _held(tile, limits)
-    return min(most, by_local, limits.waves or most)
-
-
-_CU_LOCAL_BYTES = 65536
-
-
-def _waves_of_group(tile: Tile, limits: Limits) -> int:
-    return -(-tile.items // max(limits.wave, 1))
-
-
-def _held(tile: Tile, limits: Limits) -> int:
-    """Registers that a work-item is given."""
-    granule = max(limits.register_granule, 1)
-    return -(-tile.registers // granule) * granule
-
-
-def _groups_by_local(tile: Tile, limits: Limits) -> int:
-    """Work-groups whose local memory a compute unit holds; an SM of NVIDIA's has 100 to 228 KiB of it."""
-    return max(1, (_CU_LOCAL_BYTES if limits.gfx else 4 * limits.local_bytes) // tile.local_bytes)
-
-
-def _resident(tile: Tile, limits: Limits) -> int:
-    """Whole work-groups that a compute unit runs at once."""
-    registers = limits.registers or 4 * _held(tile, limits)
-    by_registers = registers // _held(tile, limits) * limits.simds // _waves_of_group(tile, limits)
-    return max(1, min(by_registers, _groups_by_local(tile, limits)))
-
-
-_STEP_S = 5e-7  # that a step takes at least: from a load of global memory to its use, and a barrier
-_LAUNCHES_S = (4e-6, 14e-6)  # of one kernel, and of two that wait for each other
-
-
-def seconds(product: Product, tile: Tile, limits: Limits) -> float:
-    """A roofline with whole tiles on whole compute units, and steps that have a least duration.
-
-    A tile's share of the peak grows with the products per element read from local memory, item_m * item_n / (item_m +
-    item_n), which is 4 for 8x8. Short steps pay for their barrier; a compute unit with one work-group alone waits at
-    every barrier. The numbers were fitted to an H200 (30 tiles of each of 12 products, from 1 to 128 images): the tile
-    that is ranked first takes 1.0 to 1.2 times the best one's time there.
-    """
-    units, peak, bandwidth = limits.compute_units or 16, limits.flops or 1e12, limits.bandwidth or 1e11
-    groups = _tiles.groups(tile, product.rows, product.columns, product.batch)
-    here = max(1, min(_resident(tile, limits), -(-groups // units)))
-    reuse = tile.item_m * tile.item_n / (tile.item_m + tile.item_n)
-    share = 1.1 * reuse / (reuse + 2) * tile.k / (tile.k + 0.5) * {1: 0.7, 2: 0.95}.get(here, 1.0)
-    step = max(here * 2 * tile.m * tile.n * tile.k / (peak / units * share), _STEP_S)
-    steps = ceil(ceil(product.depth / tile.k) / tile.split) + 1
-    compute = -(-groups // (units * here)) * steps * step
-    return max(compute, _traffic(product, tile) / bandwidth) + partial_sums(product, tile.split, bandwidth)
-
-
-def _traffic(product: Product, tile: Tile) -> float:
-    """Bytes through memory: each factor once, or a third of how often tiles read it, which the cache does not hold."""
-    across, down = -(-product.columns // tile.n), -(-product.rows // tile.m)
-    again = product.depth * (product.rows * across + product.columns * down) / 3
-    return max(least_bytes(product), 4 * product.batch * again)
-
-
-def least_bytes(product: Product) -> int:
-    """Of both factors and the result, each once, as floats."""
-    once = product.rows * (product.columns + product.depth) + product.columns * product.depth
-    return 4 * product.batch * once
-
-
-def partial_sums(product: Product, split: int, bandwidth: float) -> float:
-    """Seconds of launches, and of writing and reading partial sums."""
-    if split == 1:
-        return _LAUNCHES_S[0]
-    return _LAUNCHES_S[1] + 8 * split * product.batch * product.rows * product.columns / bandwidth

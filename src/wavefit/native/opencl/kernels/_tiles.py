@@ -15,9 +15,33 @@ from typing import Literal
 
 from wavefit.native.operation import Config
 
-_PAD = (
-    4  # floats that a transposed row of local memory is longer, against bank conflicts; keeps float4 aligned
-)
+_PAD = 4  # elements that a transposed row of local memory is longer, against bank conflicts; keeps vectors aligned
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How elements of the tile are held and multiplied. An element is 32 bits: one float, or several narrower depths.
+
+    Args:
+        held: the type of an element in local memory, "float" or "uint".
+        sums: the type of an accumulator, "float" or "int".
+        product: the statement that adds products to four accumulators ``{c}``, of element ``{f}`` and vector ``{g}``.
+        begin: a statement before a step's products, for each ``{c}``; "" for none.
+        end: a statement after them.
+        registers: 32-bit registers of an accumulator.
+        instructions: of a product of two elements, added up.
+    """
+
+    held: str
+    sums: str
+    product: str
+    begin: str = ""
+    end: str = ""
+    registers: float = 1
+    instructions: float = 1
+
+
+FLOATS = Arithmetic(held="float", sums="float", product="{c} = fma((float4)({f}), {g}, {c});")
 
 
 @dataclass(frozen=True)
@@ -43,8 +67,7 @@ class Tile:
     def local_bytes(self) -> int:
         return 2 * self.k * (self.m + self.n + 2 * _PAD) * 4
 
-    @property
-    def registers(self) -> int:
+    def registers(self, arithmetic: Arithmetic = FLOATS) -> int:
         """Registers that a work-item holds, fitted to what clang makes for gfx906, gfx1103 and gfx942.
 
         Accumulators, the pieces on their way, fragments of the steps that are written out, places of the loads.
@@ -53,7 +76,8 @@ class Tile:
         steps = self.unroll if self.unroll <= 4 else 2
         loads = [-(-self.k * side // 4 // self.items) for side in (self.m, self.n)]
         fragments = 3 * (self.item_m + self.item_n) * steps // 4
-        return self.item_m * self.item_n + pieces + fragments + 4 * loads[0] + 2 * loads[1] + 18
+        sums = int(self.item_m * self.item_n * arithmetic.registers)
+        return sums + pieces + fragments + 4 * loads[0] + 2 * loads[1] + 18
 
 
 _KEYS = ("tile_m", "tile_n", "tile_k", "item_m", "item_n", "split", "unroll")
@@ -89,7 +113,8 @@ class Side:
             use.
         place: the element to load, a C expression.
         valid: a condition without which zeros stand for what is loaded, "" where there is none.
-        load: the expression that loads ``width`` floats at a place.
+        load: the expression that loads ``width`` elements at a place.
+        zero: the element that stands for what is not there.
     """
 
     name: Literal["a", "b"]
@@ -101,6 +126,7 @@ class Side:
     place: Callable[[int, str], str]
     valid: Callable[[int], str]
     load: Callable[[str], str]
+    zero: str = "0.0f"
 
 
 def fits(tile: Tile, widths: tuple[int, int]) -> bool:
@@ -111,47 +137,52 @@ def fits(tile: Tile, widths: tuple[int, int]) -> bool:
     return tile.k * (tile.m + tile.n) >= 2 * tile.items
 
 
-def body(tile: Tile, a: Side, b: Side, depth: int) -> list[str]:
-    """Statements from the tile's place to the finished accumulators.
+def body(tile: Tile, a: Side, b: Side, depth: int, arithmetic: Arithmetic = FLOATS) -> list[str]:
+    """Statements from the tile's place to the finished accumulators; ``depth`` counts elements.
 
     They expect ``row0``, ``col0`` (the tile's first row and column) and ``part`` (of the split depth), and leave
     ``ROWS`` strips by ``COLS`` strips of accumulators; see :func:`results`.
     """
     steps = -(-depth // tile.k)
     each = -(-steps // tile.split)
+    held, sums = arithmetic.held, arithmetic.sums
     lines = [
         "const int lid = get_local_id(0);",
         *_positions(tile),
-        f"__local __attribute__((aligned(16))) float as[{2 * tile.k * (tile.m + _PAD)}];",
-        f"__local __attribute__((aligned(16))) float bs[{2 * tile.k * (tile.n + _PAD)}];",
-        *_prepare(tile, a),
-        *_prepare(tile, b),
-        *(f"float4 c{m}_{n} = (float4)(0.0f);" for m in range(tile.item_m) for n in range(tile.item_n // 4)),
+        f"__local __attribute__((aligned(16))) {held} as[{2 * tile.k * (tile.m + _PAD)}];",
+        f"__local __attribute__((aligned(16))) {held} bs[{2 * tile.k * (tile.n + _PAD)}];",
+        *_prepare(tile, a, held),
+        *_prepare(tile, b, held),
+        *(f"{sums}4 {name} = ({sums}4)(0);" for name in _accumulators(tile)),
         f"int kt = part * {each * tile.k};" if tile.split > 1 else "int kt = 0;",
         f"const int end = min(kt + {each * tile.k}, {steps * tile.k});"
         if tile.split > 1
         else f"const int end = {steps * tile.k};",
         "int cur = 0;",
         "if (kt < end) {" if tile.split > 1 else "{",
-        *_fetch(tile, a, depth),
-        *_fetch(tile, b, depth),
-        *_stash(tile, a, "0"),
-        *_stash(tile, b, "0"),
+        *_fetch(tile, a, depth, held),
+        *_fetch(tile, b, depth, held),
+        *_stash(tile, a, "0", held),
+        *_stash(tile, b, "0", held),
         "}",
         "barrier(CLK_LOCAL_MEM_FENCE);",
         "__attribute__((opencl_unroll_hint(1)))",  # LLVM unrolls short depths whole, and spills on AMD
         f"for (kt += {tile.k}; kt < end; kt += {tile.k}) {{",
-        *_fetch(tile, a, depth),
-        *_fetch(tile, b, depth),
-        *_multiply(tile),
-        *_stash(tile, a, "(1 - cur)"),
-        *_stash(tile, b, "(1 - cur)"),
+        *_fetch(tile, a, depth, held),
+        *_fetch(tile, b, depth, held),
+        *_multiply(tile, arithmetic),
+        *_stash(tile, a, "(1 - cur)", held),
+        *_stash(tile, b, "(1 - cur)", held),
         "cur = 1 - cur;",
         "barrier(CLK_LOCAL_MEM_FENCE);",
         "}",
     ]
-    last = _multiply(tile)
+    last = _multiply(tile, arithmetic)
     return [*lines, *(["if (kt - " + str(tile.k) + " < end) {", *last, "}"] if tile.split > 1 else last)]
+
+
+def _accumulators(tile: Tile) -> list[str]:
+    return [f"c{m}_{n}" for m in range(tile.item_m) for n in range(tile.item_n // 4)]
 
 
 def results(tile: Tile) -> list[tuple[str, str, list[str]]]:
@@ -200,7 +231,7 @@ def _pitch(tile: Tile, side: Side) -> int:
     return (tile.m if side.name == "a" else tile.n) + _PAD
 
 
-def _prepare(tile: Tile, side: Side) -> list[str]:
+def _prepare(tile: Tile, side: Side, held: str) -> list[str]:
     """For each load of a work-item: its depth within the step and its row or column, held to what there is."""
     name, across = side.name, tile.m if side.name == "a" else tile.n
     first = "row0" if name == "a" else "col0"
@@ -214,37 +245,37 @@ def _prepare(tile: Tile, side: Side) -> list[str]:
             run = across // side.width
             lines += [f"const int {name}s{i} = {v} % {run} * {side.width}, {name}d{i} = {v} / {run};"]
         step = side.width if side.along == "side" else 1
-        held = f"{first} + {name}s{i}"
+        within = f"{first} + {name}s{i}"
         if side.size % across:
-            held = f"min({held}, {max(side.size - step, 0)})"
-        lines.append(f"const int {name}r{i} = {held};")
+            within = f"min({within}, {max(side.size - step, 0)})"
+        lines.append(f"const int {name}r{i} = {within};")
         lines += side.setup(i, f"{name}r{i}")
-        lines.append(f"{_vector(side.width)} {name}v{i};")
+        lines.append(f"{_vector(side.width, held)} {name}v{i};")
     return lines
 
 
-def _fetch(tile: Tile, side: Side, depth: int) -> list[str]:
+def _fetch(tile: Tile, side: Side, depth: int, held: str) -> list[str]:
     """A step's loads; the depth's end is looked for in the last step only, by all work-items alike."""
-    whole = _loaded(tile, side, "")
+    whole = _loaded(tile, side, "", held)
     if depth % tile.k == 0:
         return whole
     return [
         f"if (kt + {tile.k} <= {depth}) {{",
         *whole,
         "} else {",
-        *_loaded(tile, side, f"{side.name}k{{i}} < {depth}"),
+        *_loaded(tile, side, f"{side.name}k{{i}} < {depth}", held),
         "}",
     ]
 
 
-def _loaded(tile: Tile, side: Side, limit: str) -> list[str]:
+def _loaded(tile: Tile, side: Side, limit: str, held: str) -> list[str]:
     lines, name = [], side.name
     for i in range(_loads(tile, side)):
         load = [f"const int {name}k{i} = kt + {name}d{i};", *side.at(i, f"{name}k{i}")]
         conditions = [each for each in (side.valid(i), limit.format(i=i)) if each]
         place = side.place(i, f"{name}k{i}")
         if conditions:
-            zero = "0.0f" if side.width == 1 else f"(float{side.width})(0.0f)"
+            zero = side.zero if side.width == 1 else f"({held}{side.width})({side.zero})"
             load += [
                 f"const int {name}ok{i} = {' && '.join(conditions)};",
                 f"{name}v{i} = {side.load(f'({name}ok{i} ? {place} : 0)')};",
@@ -256,47 +287,50 @@ def _loaded(tile: Tile, side: Side, limit: str) -> list[str]:
     return lines
 
 
-def _stash(tile: Tile, side: Side, buffer: str) -> list[str]:
+def _stash(tile: Tile, side: Side, buffer: str, held: str) -> list[str]:
     lines, name, pitch = [], side.name, _pitch(tile, side)
     for i in range(_loads(tile, side)):
         at = f"{buffer} * {tile.k * pitch} + {name}d{i} * {pitch} + {name}s{i}"
         if side.width == 1:
             stores = [f"{name}s[{at}] = {name}v{i};"]
         elif side.along == "side":
-            stores = [f"*(__local float4 *)({name}s + {at}) = {name}v{i};"]
+            stores = [f"*(__local {held}4 *)({name}s + {at}) = {name}v{i};"]
         else:
             stores = [f"{name}s[{at} + {lane * pitch}] = {name}v{i}.s{lane};" for lane in range(4)]
         lines += _some(tile, side, i, stores)
     return lines
 
 
-def _multiply(tile: Tile) -> list[str]:
+def _multiply(tile: Tile, arithmetic: Arithmetic) -> list[str]:
     """One step's products: fragments of both operands from local memory, every accumulator once."""
-    high = min(tile.item_m, 4)
+    high, held = min(tile.item_m, 4), arithmetic.held
     rows, columns = tile.item_m // high, tile.item_n // 4
     pitch_a, pitch_b = tile.m + _PAD, tile.n + _PAD
     lines = [
         f"#pragma unroll {min(tile.unroll, tile.k)}",
         f"for (int k = 0; k < {tile.k}; k++) {{",
-        f"__local const float *ap = as + cur * {tile.k * pitch_a} + k * {pitch_a} + ty * {high};",
-        f"__local const float *bp = bs + cur * {tile.k * pitch_b} + k * {pitch_b} + tx * 4;",
+        f"__local const {held} *ap = as + cur * {tile.k * pitch_a} + k * {pitch_a} + ty * {high};",
+        f"__local const {held} *bp = bs + cur * {tile.k * pitch_b} + k * {pitch_b} + tx * 4;",
     ]
     for strip in range(rows):
         at = f"ap + {strip * (tile.m // rows)}"
-        one = f"*({at})" if high == 1 else f"*(__local const float{high} *)({at})"
-        lines.append(f"const {_vector(high)} f{strip} = {one};")
+        one = f"*({at})" if high == 1 else f"*(__local const {held}{high} *)({at})"
+        lines.append(f"const {_vector(high, held)} f{strip} = {one};")
     for n in range(columns):
         at = f"bp + {n * (tile.n // columns)}"
-        lines.append(f"const float4 g{n} = *(__local const float4 *)({at});")
+        lines.append(f"const {held}4 g{n} = *(__local const {held}4 *)({at});")
     for m in range(tile.item_m):
         strip, inner = divmod(m, high)
         factor = f"f{strip}" if high == 1 else f"f{strip}.s{inner}"
-        lines += [f"c{m}_{n} = fma((float4)({factor}), g{n}, c{m}_{n});" for n in range(columns)]
-    return [*lines, "}"]
+        lines += [arithmetic.product.format(c=f"c{m}_{n}", f=factor, g=f"g{n}") for n in range(columns)]
+    names = _accumulators(tile)
+    before = [arithmetic.begin.format(c=name) for name in names if arithmetic.begin]
+    after = [arithmetic.end.format(c=name) for name in names if arithmetic.end]
+    return ["{", *before, *lines, "}", *after, "}"]
 
 
-def _vector(width: int) -> str:
-    return "float" if width == 1 else f"float{width}"
+def _vector(width: int, held: str) -> str:
+    return held if width == 1 else f"{held}{width}"
 
 
 def place(tile: Tile, rows: int, columns: int, batch: int) -> list[str]:

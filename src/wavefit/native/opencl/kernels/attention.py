@@ -82,7 +82,7 @@ def build(operation: Operation, config: Config) -> Implementation:
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
-    """Both products as :func:`_product.seconds` reckons them, in steps of 16, and the shares between them."""
+    """Both products as :func:`_choice.seconds` reckons them, in steps of 16, and the shares between them."""
     sizes = _sizes(operation, config)
     units, peak = limits.compute_units or 16, limits.flops or 1e12
     groups = sizes.tiles * prod(sizes.batch)

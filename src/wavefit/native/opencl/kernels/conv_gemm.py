@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _conv, _product, _space, _tiles
+from wavefit.native.opencl.kernels import _choice, _conv, _product, _space, _tiles
 from wavefit.native.opencl.kernels._conv import Conv
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Side, Tile
@@ -40,7 +40,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """As for a matrix product; see :mod:`matmul`."""
     product, _ = arranged(operation)
     shape = _conv.conv(operation)
-    return _product.configurations(product, (_width(shape), 4), limits)
+    return _choice.configurations(product, (_width(shape), 4), limits)
 
 
 def build(operation: Operation, config: Config) -> Implementation:
@@ -65,7 +65,7 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
     """A product's, an eighth more where places are computed."""
     product, _ = arranged(operation)
     factor = 1.0 if plain(_conv.conv(operation), operation) else 1.125
-    return _product.seconds(product, _tiles.tile(config), limits) * factor
+    return _choice.seconds(product, _tiles.tile(config), limits) * factor
 
 
 def arranged(operation: Operation) -> tuple[Product, View]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import product as product_of
 from math import ceil, prod
 
-from wavefit.native.opencl.kernels import _conv, _gemv, _product, conv_gemm, matmul
+from wavefit.native.opencl.kernels import _choice, _conv, _gemv, _product, conv_gemm, matmul
 from wavefit.native.opencl.kernels._gemv import Factors, Shape
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
@@ -98,10 +98,10 @@ def _seconds(shape: Shape, limits: Limits) -> float:
     idle = shape.across_groups * 4 * shape.across / product.columns
     busy = max(
         _waiting(shape, limits),
-        0.9 * _product.least_bytes(product) / bandwidth,
+        0.9 * _choice.least_bytes(product) / bandwidth,
         2 * idle * product.flops / (limits.flops or 1e12),
     )
-    seconds = busy + _product.partial_sums(product, shape.split, bandwidth)
+    seconds = busy + _choice.partial_sums(product, shape.split, bandwidth)
     return seconds if _allowed(shape, limits) else 2 * seconds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wavefit.native.opencl.kernels import _product, _source, _space, _tiles
+from wavefit.native.opencl.kernels import _choice, _product, _source, _space, _tiles
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Side
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
@@ -27,7 +27,7 @@ def claims(operation: Operation) -> bool:
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """``tile_m`` by ``tile_n`` by ``tile_k`` of a work-group, ``item_m`` by ``item_n`` of a work-item, ``split``."""
     product, a, b = _sides(operation)
-    return _product.configurations(product, (a.width, b.width), limits)
+    return _choice.configurations(product, (a.width, b.width), limits)
 
 
 def build(operation: Operation, config: Config) -> Implementation:
@@ -37,7 +37,7 @@ def build(operation: Operation, config: Config) -> Implementation:
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     product, _, _ = _sides(operation)
-    return _product.seconds(product, _tiles.tile(config), limits)
+    return _choice.seconds(product, _tiles.tile(config), limits)
 
 
 def _sides(operation: Operation) -> tuple[Product, Side, Side]:
