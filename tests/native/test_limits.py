@@ -98,6 +98,11 @@ def test_dot_instructions_by_target() -> None:
     assert having == ["gfx906", "gfx1030", "gfx1103"]
 
 
+def test_two_halves_at_once_by_target() -> None:
+    having = [gfx for gfx in ("gfx90c", "gfx906", "gfx942", "gfx1030", "gfx1103") if limits.of_gfx(gfx).dot2]
+    assert having == ["gfx906", "gfx942", "gfx1030", "gfx1103"]
+
+
 def test_only_an_apu_shares_its_memory() -> None:
     assert [limits.of_gfx(gfx).unified for gfx in ("gfx90c", "gfx1030", "gfx1151")] == [True, False, True]
 
@@ -112,7 +117,8 @@ def test_amds_driver_counts_pairs_of_cus_on_rdna() -> None:
     assert (found.gfx, found.compute_units, found.wave, found.registers) == ("gfx1103", 12, 32, 1024)
     assert found.fp16
     assert found.subgroups
-    assert not found.dot
+    assert found.dot  # by its compiler's built-in functions: it has no extension for them
+    assert found.dot2
     assert found.flops == pytest.approx(8.29e12, rel=0.01)  # AMD: 8.29 TFLOP/s at 2.7 GHz
 
 
@@ -127,6 +133,8 @@ def test_rusticl_counts_single_cus() -> None:
     name = "AMD Radeon 780M (radeonsi, gfx1103_r1, LLVM 19.1.7, DRM 3.61)"
     found = limits.of_opencl(recorded(name, "rusticl", "cl_khr_fp16 ", {}, max_compute_units=12))
     assert (found.name, found.gfx, found.compute_units) == ("AMD Radeon 780M", "gfx1103", 12)
+    assert not found.dot  # no built-in functions of AMD's compiler there, and no extension
+    assert not found.dot2
 
 
 def test_a_gpu_that_the_catalogue_lacks_keeps_what_its_driver_says() -> None:

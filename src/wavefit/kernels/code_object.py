@@ -22,7 +22,7 @@ _NOTE = 32  # NT_AMDGPU_METADATA
 _KINDS = {
     "fma": r"v_(dual_)?(fmac?|mac|mad)(_legacy)?_f(32|16)",
     "packed": r"v_pk_(fma|mul|add)_f(16|32)",
-    "dot": r"v_dot\d",
+    "dot": r"v_(dual_)?dot\d",
     "mfma": r"v_(s?mfmac?)_",
     "wmma": r"v_s?wmm?ac?_",
     "load_128": r"(global|flat|buffer)_load_(dwordx4|b128)",

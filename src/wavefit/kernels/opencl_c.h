@@ -123,6 +123,8 @@ _OV __attribute__((convergent)) void barrier(cl_mem_fence_flags f) {
 #define as_float4(x) __builtin_astype((x), float4)
 #define as_half(x) __builtin_astype((x), half)
 #define as_half2(x) __builtin_astype((x), half2)
+#define as_half4(x) __builtin_astype((x), half4)
+#define as_half8(x) __builtin_astype((x), half8)
 #define as_char4(x) __builtin_astype((x), char4)
 #define as_uchar4(x) __builtin_astype((x), uchar4)
 #define as_char16(x) __builtin_astype((x), char16)

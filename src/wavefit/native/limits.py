@@ -17,6 +17,7 @@ from wavefit.device import catalogue
 from wavefit.native.operation import Limits
 from wavefit.schema import Device
 
+_AMD = "AMD Accelerated"  # AMD's own platform, "AMD Accelerated Parallel Processing"
 _WORK_GROUP = 256
 _MOST_REGISTERS = 256  # v0 to v255 is what an instruction can name; CDNA 2 on has as many AGPRs beside
 _WARPS_OF_AN_SM = {(7, 5): 32, (8, 6): 48, (8, 7): 48, (8, 9): 48, (12, 0): 48, (12, 1): 48}  # 64 elsewhere
@@ -54,6 +55,9 @@ def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:
         known = catalogue.product(limits.name)
         device = catalogue.device_of(known.name) if known is not None else None
     limits = _with_figures(limits, device)
+    amd = cl_device.platform.name.startswith(
+        _AMD
+    )  # its compiler has built-in functions for what the target has
     return replace(
         limits,
         compute_units=limits.compute_units or cl_device.max_compute_units,
@@ -61,7 +65,8 @@ def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:
         local_bytes=cl_device.local_mem_size,
         fp16="cl_khr_fp16" in extensions,
         subgroups="cl_khr_subgroups" in extensions,
-        dot="cl_khr_integer_dot_product" in extensions,
+        dot="cl_khr_integer_dot_product" in extensions or (amd and limits.dot),
+        dot2=amd and limits.dot2,
         command_buffers="cl_khr_command_buffer" in extensions,
         unified=bool(cl_device.host_unified_memory),
     )
@@ -85,6 +90,7 @@ def _of_target(device: Device) -> Limits:
         simds=facts.simds_per_cu,
         fp16=True,  # every target of the catalogue, from GCN 3 on (AMD, "Vega" ISA, v_add_f16)
         dot=any(name.startswith("v_dot4") for name in facts.dot),
+        dot2="v_dot2_f32_f16" in facts.dot,
         unified=bool(device.integrated),
     )
     return _with_figures(limits, device)
@@ -105,7 +111,7 @@ def _of_amd(cl_device: Any, device: Device | None) -> Limits:
     if wave in facts.vgprs:
         registers, granule = facts.vgprs[wave], facts.vgpr_granule[wave]
         limits = replace(limits, wave=wave, registers=registers, register_granule=granule)
-    if not cl_device.platform.name.startswith("AMD Accelerated"):
+    if not cl_device.platform.name.startswith(_AMD):
         return limits
     from wavefit.device.hip import compute_units
 

@@ -185,7 +185,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     bandwidth: float | None = None  # bytes a second
     fp16: bool = False  # cl_khr_fp16: arithmetic in half
     subgroups: bool = False  # cl_khr_subgroups
-    dot: bool = False  # cl_khr_integer_dot_product
+    dot: bool = False  # four products of int8 added to an int in one instruction
+    dot2: bool = False  # two products of halves added to a float in one instruction
     command_buffers: bool = False  # cl_khr_command_buffer
     unified: bool = False  # device and host share one memory
 

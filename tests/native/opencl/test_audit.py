@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from wavefit.kernels import audit, toolchain
+from wavefit.kernels.cache import Cache
 from wavefit.native.opencl import kernels, specimens
 from wavefit.native.opencl.audit import of_operations
 
@@ -27,3 +33,38 @@ def test_the_work_group_is_the_launchs() -> None:
         assert source.work_group % 64 == 0 or source.work_group < 64
         assert source.kernel is not None
         assert source.kernel in source.text
+
+
+ARITHMETIC = {  # LLVM, "AMDGPU Instructions": what multiplies two words on each target
+    "gfx906": ("dot", "dot"),
+    "gfx90a": ("dot", "dot"),
+    "gfx942": ("dot", "dot"),
+    "gfx1030": ("dot", "dot"),
+    "gfx1103": ("dot", "dot"),
+    "gfx1151": ("dot", "dot"),
+    "gfx90c": (None, "packed"),
+}
+
+
+@pytest.mark.parametrize(("target", "kinds"), ARITHMETIC.items())
+def test_narrow_products_are_one_instruction(
+    target: str, kinds: tuple[str | None, str], tmp_path: Path
+) -> None:
+    pytest.importorskip("elftools")
+    found = toolchain.find("zig")
+    if isinstance(found, toolchain.Missing):
+        pytest.skip(found.reason)
+    layers = specimens.layers()
+    narrow = {name: layers[name] for name in ("resnet 3x3 128 28 int8", "resnet 3x3 256 14 half")}
+    jobs = [job for job in of_operations(narrow, [target]) if job[0].name.startswith("conv_dot")]
+    rows = audit.audit(jobs, found, lambda text: None, Cache(tmp_path))
+    assert [(row.name, row.problems) for row in rows if not row.good] == []
+    products = [row for row in rows if row.kernel in ("conv_dot", "conv_dot_partial")]
+    assert len(products) == 2
+    for row, kind in zip(products, kinds, strict=True):
+        assert row.resources is not None
+        counts = row.resources.instructions
+        assert row.resources.instructions.get("scratch", 0) == 0
+        if kind is not None:
+            assert counts[kind] >= 8, counts
+            assert counts["load_128"] >= 4

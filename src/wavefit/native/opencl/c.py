@@ -71,6 +71,15 @@ def load_vector(dtype: str, pointer: str, at: str, width: int, aligned: bool = F
     return f"{name}(0, {pointer} + ({at}))"
 
 
+def load_float(dtype: str, pointer: str, at: str, width: int, aligned: bool = False, less: int = 0) -> str:
+    """Neighbouring elements as floats, whatever they are stored as, less a number: an integer's zero point."""
+    loaded = load_vector(dtype, pointer, at, width, aligned)
+    if dtype in ("float32", "float16"):
+        return loaded
+    made = f"convert_float{width if width > 1 else ''}({loaded})"
+    return f"({made} - {literal(less)})" if less else made
+
+
 def store(dtype: str, pointer: str, at: str, value: str) -> str:
     """The statement that stores one element, rounded to nearest even where it is a half."""
     if dtype == "float16":

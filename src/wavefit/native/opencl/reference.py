@@ -74,7 +74,8 @@ def _at(weights: Array, place: tuple[int, ...]) -> Array:
 
 
 def _conv(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[int, ...]) -> Array:
-    x, w, bias = inputs
+    x, w, bias = (*inputs, None)[:3]
+    x, w = _exact(attributes, x), _exact({}, w)
     group, outs, ins = attributes["group"], w.shape[0] // attributes["group"], w.shape[1]
     y = np.zeros(shape)
     for place, seen in _taps(x, w.shape[2:], attributes, shape[2:], 0.0):
@@ -109,8 +110,13 @@ def _conv_transpose(attributes: dict[str, Any], inputs: Sequence[Any], shape: tu
     return y if bias is None else y + bias.reshape(-1, *(1,) * rank)
 
 
-def _matmul(_: dict[str, Any], inputs: Sequence[Any], __: tuple[int, ...]) -> Array:
-    return np.asarray(inputs[0] @ inputs[1])
+def _matmul(attributes: dict[str, Any], inputs: Sequence[Any], _: tuple[int, ...]) -> Array:
+    return np.asarray(_exact(attributes, inputs[0]) @ _exact({}, inputs[1]))
+
+
+def _exact(attributes: dict[str, Any], x: Array) -> Array:
+    """Small integers less their zero point, in a type that holds their sums; floats as they are."""
+    return x.astype(np.float64) - attributes.get("zero_point", 0) if x.dtype.kind in "iu" else x
 
 
 def _max_pool(attributes: dict[str, Any], inputs: Sequence[Any], shape: tuple[int, ...]) -> Array:

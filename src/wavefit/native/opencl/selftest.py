@@ -187,12 +187,15 @@ def _run(cl_device: Any, case: Case, operation: Operation) -> Result:
 
 
 def data(operation: Operation, seed: int = 0) -> list[np.ndarray | None]:
-    """Seeded inputs: normal numbers; indices within the axis that they pick from."""
+    """Seeded inputs: normal numbers; all that 8 bits hold; indices within the axis that they pick from."""
     rng = np.random.default_rng(seed)
 
     def one(view: View) -> np.ndarray:
         if view.dtype.startswith("float"):
             return rng.standard_normal(view.shape).astype(view.dtype)
+        if view.itemsize == 1:
+            low, high = np.iinfo(view.dtype).min, np.iinfo(view.dtype).max
+            return rng.integers(low, high + 1, view.shape).astype(view.dtype)
         most = operation.input(0).shape[operation.attributes.get("axis", 0)]
         return rng.integers(0, most, view.shape).astype(view.dtype)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from wavefit.native import views
 from wavefit.native.operation import Operation, View, channels_last, row_major
 from wavefit.native.pointwise import Apply, Pointwise
@@ -72,6 +74,32 @@ def conv(
         constant=(False, True, True, False)[: 4 if residual else 3],
         own=3,
         epilogue=BIAS_RELU if residual else None,
+    )
+
+
+def small_conv(x: View, outs: int, kernel: tuple[int, ...], *, zero_point: int = 0, **more: Any) -> Operation:
+    """A Conv of small integers: no bias, sums as floats. ``more``: as for :func:`conv`."""
+    plain = conv(x, outs, kernel, **more)
+    y = plain.output
+    return msgspec.structs.replace(
+        plain,
+        inputs=(x, rows(*plain.input(1).shape, dtype="int8")),
+        outputs=(image(*y.shape),),
+        attributes={**plain.attributes, "zero_point": zero_point},
+        constant=(False, True),
+        own=2,
+    )
+
+
+def small_matmul(a: View, columns: int, zero_point: int = 0) -> Operation:
+    """A product of small integers with a constant matrix, as floats."""
+    return Operation(
+        op="MatMul",
+        inputs=(a, rows(a.shape[-1], columns, dtype="int8")),
+        outputs=(rows(*a.shape[:-1], columns),),
+        attributes={"zero_point": zero_point},
+        constant=(False, True),
+        own=2,
     )
 
 
@@ -245,15 +273,21 @@ def layers() -> dict[str, Operation]:
         "resnet 3x3 512 7": conv(image(1, 512, 7, 7), 512, (3, 3), pad=1),
         "resnet 1x1 2048-512 7": conv(image(1, 2048, 7, 7), 512, (1, 1)),
         "resnet 3x3 256 14 half": conv(image(1, 256, 14, 14, dtype="float16"), 256, (3, 3), pad=1),
+        "resnet 3x3 128 28 int8": small_conv(image(1, 128, 28, 28, dtype="int8"), 128, (3, 3), pad=1),
+        "resnet 1x1 256-64 56 int8": small_conv(image(1, 256, 56, 56, dtype="int8"), 64, (1, 1)),
         "resnet mean 7x7": reduce("mean", image(1, 2048, 7, 7), 2, 3),
         "resnet classes": matmul(rows(1, 2048), rows(2048, 1000), bias=True),
         "mobilenet depthwise 96": conv(image(1, 96, 112, 112), 96, (3, 3), stride=2, pad=1, group=96),
         "mobilenet depthwise 960": conv(image(1, 960, 7, 7), 960, (3, 3), pad=1, group=960),
+        "mobilenet depthwise 96 int8": small_conv(
+            image(1, 96, 112, 112, dtype="uint8"), 96, (3, 3), stride=2, pad=1, group=96, zero_point=128
+        ),
         "resnext groups of 4": conv(image(1, 128, 28, 28), 128, (3, 3), pad=1, group=32),
         "unet up 2x2": conv_transpose(image(1, 64, 32, 32), 32, (2, 2), 2, 0),
         "bert projection": matmul(rows(128, 768), rows(768, 768), bias=True),
         "bert wide": matmul(rows(128, 768), rows(768, 3072), bias=True),
         "bert wide half": matmul(rows(128, 768, dtype="float16"), rows(768, 3072, dtype="float16")),
+        "bert wide int8": small_matmul(rows(128, 768, dtype="uint8"), 3072, zero_point=121),
         "bert scores": matmul(rows(12, 128, 64), turned(rows(12, 128, 64)), constant=False),
         "bert softmax": softmax(rows(12, 128, 128), -1),
         "bert norm": layer_norm(rows(128, 768)),
@@ -280,10 +314,19 @@ def odd() -> dict[str, Operation]:
         "depthwise 3x3": conv(image(1, 33, 17, 15), 33, (3, 3), pad=1, group=33),
         "depthwise 5x5 stride 2": conv(image(2, 32, 19, 17), 32, (5, 5), stride=2, pad=2, group=32),
         "depthwise half": conv(image(1, 16, 9, 9, dtype="float16"), 16, (3, 3), pad=1, group=16),
+        "3x3 int8": small_conv(image(1, 32, 11, 9, dtype="int8"), 40, (3, 3), pad=1, zero_point=-3),
+        "7x7 of a picture int8": small_conv(
+            image(1, 3, 31, 29, dtype="uint8"), 16, (7, 7), stride=2, pad=3, zero_point=115
+        ),
+        "3x3 groups int8": small_conv(image(1, 24, 13, 11, dtype="int8"), 36, (3, 3), pad=1, group=4),
+        "depthwise int8": small_conv(
+            image(1, 33, 17, 15, dtype="uint8"), 33, (3, 3), pad=1, group=33, zero_point=9
+        ),
         "transposed 3x3": conv_transpose(image(1, 12, 9, 7), 10, (3, 3), 2, 1),
         "square": matmul(rows(64, 96), rows(96, 128), bias=True),
         "odd product": matmul(rows(65, 67), rows(67, 131)),
         "product half": matmul(rows(33, 64, dtype="float16"), rows(64, 72, dtype="float16"), bias=True),
+        "product int8": small_matmul(rows(33, 67, dtype="uint8"), 37, zero_point=131),
         "one row": matmul(rows(1, 1000), rows(1000, 37), bias=True),
         "batch, second turned": matmul(rows(5, 17, 33), turned(rows(5, 19, 33)), constant=False),
         "max pool": pool("MaxPool", image(2, 19, 15, 13), 3, 2, 1),

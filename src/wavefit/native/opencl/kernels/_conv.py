@@ -15,6 +15,8 @@ import numpy as np
 from wavefit.native.opencl import c
 from wavefit.native.operation import Buffer, Limits, Operation, View
 
+_FLOATS = ("float32", "float16")
+_NARROW = (*_FLOATS, "int8", "uint8")
 LONGEST = 2**31 - 1  # the kernels count elements in int
 
 
@@ -30,6 +32,7 @@ class Conv:
     begins: tuple[int, ...]
     dilations: tuple[int, ...]
     group: int
+    zero_point: int = 0  # of a small integer's input
 
     @property
     def batch(self) -> int:
@@ -85,16 +88,17 @@ def conv(operation: Operation) -> Conv:
         begins=tuple((attributes.get("pads") or (0,) * (2 * rank))[:rank]),
         dilations=tuple(attributes.get("dilations") or (1,) * rank),
         group=int(attributes.get("group", 1)),
+        zero_point=int(attributes.get("zero_point", 0)),
     )
 
 
-def computable(operation: Operation) -> bool:
-    """Whether the views are of floats, with places that an int can count."""
+def computable(operation: Operation, narrow: bool = False) -> bool:
+    """Whether the views are of floats, or of small integers too, with places that an int can count."""
     views = [view for view in (*operation.inputs, *operation.outputs) if view is not None]
     floats = [view for view in operation.inputs[: operation.own] if view is not None]
     return (
         len(operation.outputs) == 1
-        and all(view.dtype in ("float32", "float16") for view in floats)
+        and all(view.dtype in (_NARROW if narrow else _FLOATS) for view in floats)
         and all(view.extent <= LONGEST for view in views)
     )
 

@@ -86,9 +86,8 @@ def multiply(operation: Operation, shape: _conv.Conv, config: Config) -> list[st
     for p in range(pixels):
         at = f"at{p} + i * {step}" if step != 1 else f"at{p} + i"
         zero = f"({kind})(0.0f)" if width > 1 else "0.0f"
-        lines.append(
-            f"const {kind} v{p} = ok{p} ? {c.load_vector(shape.x.dtype, 'in0', at, width, wide)} : {zero};"
-        )
+        read = c.load_float(shape.x.dtype, "in0", at, width, wide, shape.zero_point)
+        lines.append(f"const {kind} v{p} = ok{p} ? {read} : {zero};")
     for k in range(width):
         lines.append(f"{{ const {_conv.floats(channels)} w = {_weights(operation, shape, channels, k)};")
         for p in range(pixels):
@@ -104,7 +103,7 @@ def _weights(operation: Operation, shape: _conv.Conv, channels: int, k: int) -> 
     if _conv.known(operation, 1):
         blocks = _conv.ceil_div(shape.outs, channels) * shape.group
         at = f"((tap * {shape.ins} + i + {k}) * {blocks} + block) * {channels}"
-        return c.load_vector(shape.w.dtype, "in1", at, channels, True)
+        return c.load_float(shape.w.dtype, "in1", at, channels, True)
     taps = [f"k{axis}" for axis in range(len(shape.kernel))]
     parts = []
     for v in range(channels):
@@ -115,5 +114,5 @@ def _weights(operation: Operation, shape: _conv.Conv, channels: int, k: int) -> 
                 f"group * {shape.ins} + i + {k}",
                 f"min(first - group * {shape.outs} + {v}, {shape.outs - 1})",
             ]
-        parts.append(c.load(shape.w.dtype, "in1", c.index(shape.w, [*places, *taps])))
+        parts.append(c.load_float(shape.w.dtype, "in1", c.index(shape.w, [*places, *taps]), 1))
     return parts[0] if channels == 1 else f"({_conv.floats(channels)})({', '.join(parts)})"

@@ -42,6 +42,7 @@ class Product:
         arithmetic: of its elements, which hold one depth or several.
         elements: along the depth, where they are not as many as depths.
         constant: a C expression of four numbers, of the accumulators' type, that are added at ``col``; "" for none.
+        functions: of C, that the arithmetic and the loads call.
     """
 
     operation: Operation
@@ -51,6 +52,7 @@ class Product:
     arithmetic: Arithmetic = _tiles.FLOATS
     elements: int = 0
     constant: str = ""
+    functions: tuple[str, ...] = ()
 
     @property
     def length(self) -> int:
@@ -146,7 +148,8 @@ def _whole(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Ker
         added, sums = _with_constant(product, values)
         body = [*added, *stored(product, sums)]
         lines += _tiles.guarded(product.rows, product.columns, tile, row, col, body)
-    return _kernel(template, product, tile, parameters, lines, _lanes.declared(product.operation))
+    functions = [*product.functions, *_lanes.declared(product.operation)]
+    return _kernel(template, product, tile, parameters, lines, functions)
 
 
 def _partial(template: str, product: Product, tile: Tile, a: Side, b: Side) -> Kernel:
@@ -155,7 +158,8 @@ def _partial(template: str, product: Product, tile: Tile, a: Side, b: Side) -> K
         added, sums = _with_constant(product, values, "part == 0")
         body = [*added, partly_stored(product, sums)]
         lines += _tiles.guarded(product.rows, pitch(product), tile, row, col, body)
-    return _kernel(f"{template}_partial", product, tile, partial_parameters(product), lines, [])
+    functions = list(product.functions)
+    return _kernel(f"{template}_partial", product, tile, partial_parameters(product), lines, functions)
 
 
 def _with_constant(product: Product, values: list[str], condition: str = "") -> tuple[list[str], list[str]]:
@@ -311,6 +315,7 @@ def matrix(product: Product, name: str, view: View, step: int, pointer: str) -> 
         for axis, (n, s) in enumerate(zip(view.shape, view.strides, strict=True))
         if n > 1 and s != 0 and not (along == "side" and axis == len(view.shape) + side_axis)
     ]
+    less = int(product.operation.attributes.get("zero_point", 0)) if name == "a" else 0
     even = all(each % width == 0 for each in (*fixed, view.offset, *(() if along == "depth" else (step,))))
 
     def setup(i: int, side: str) -> list[str]:
@@ -328,7 +333,7 @@ def matrix(product: Product, name: str, view: View, step: int, pointer: str) -> 
         at=lambda i, k: [],
         place=lambda i, k: f"{name}at{i} + {k} * {step}" if step != 1 else f"{name}at{i} + {k}",
         valid=lambda i: "",
-        load=lambda at: c.load_vector(view.dtype, pointer, at, width, even and width > 1),
+        load=lambda at, i: c.load_float(view.dtype, pointer, at, width, even and width > 1, less),
     )
 
 

@@ -113,7 +113,7 @@ class Side:
             use.
         place: the element to load, a C expression.
         valid: a condition without which zeros stand for what is loaded, "" where there is none.
-        load: the expression that loads ``width`` elements at a place.
+        load: the expression that loads ``width`` elements at a place, for load number ``i``.
         zero: the element that stands for what is not there.
     """
 
@@ -125,7 +125,7 @@ class Side:
     at: Callable[[int, str], list[str]]
     place: Callable[[int, str], str]
     valid: Callable[[int], str]
-    load: Callable[[str], str]
+    load: Callable[[str, int], str]
     zero: str = "0.0f"
 
 
@@ -278,11 +278,11 @@ def _loaded(tile: Tile, side: Side, limit: str, held: str) -> list[str]:
             zero = side.zero if side.width == 1 else f"({held}{side.width})({side.zero})"
             load += [
                 f"const int {name}ok{i} = {' && '.join(conditions)};",
-                f"{name}v{i} = {side.load(f'({name}ok{i} ? {place} : 0)')};",
+                f"{name}v{i} = {side.load(f'({name}ok{i} ? {place} : 0)', i)};",
                 f"{name}v{i} = {name}ok{i} ? {name}v{i} : {zero};",
             ]
         else:
-            load.append(f"{name}v{i} = {side.load(place)};")
+            load.append(f"{name}v{i} = {side.load(place, i)};")
         lines += _some(tile, side, i, ["{", *load, "}"])
     return lines
 

@@ -28,7 +28,7 @@ def claims(operation: Operation) -> bool:
 
 
 def computes(operation: Operation) -> bool:
-    return _conv.computable(operation) and 3 <= len(operation.input(0).shape) <= 5
+    return _conv.computable(operation, narrow=True) and 3 <= len(operation.input(0).shape) <= 5
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:

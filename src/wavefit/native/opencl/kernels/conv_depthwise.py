@@ -22,7 +22,7 @@ OPS = ("Conv",)
 
 def claims(operation: Operation) -> bool:
     """Whether each group has one input channel; with several outputs a group, vectors are of 1."""
-    if not _conv.computable(operation) or not _conv.known(operation, 1):
+    if not _conv.computable(operation, narrow=True) or not _conv.known(operation, 1):
         return False
     shape = _conv.conv(operation)
     return (
@@ -190,13 +190,14 @@ def _accumulate(shape: _conv.Conv, vector: int, rows: int, pixels: int) -> list[
         lines.append(f"{{ const int i = top + {row}; if (i >= 0 && i < {size[0]}) {{")
         for j in used:
             place = ["n", channel, *([] if flat else ["i"]), f"left + {j}"]
-            read = c.load_vector(shape.x.dtype, "in0", c.index(shape.x, place), vector, wide)
+            at = c.index(shape.x, place)
+            read = c.load_float(shape.x.dtype, "in0", at, vector, wide, shape.zero_point)
             lines.append(f"const {kind} v{j} = left + {j} >= 0 && left + {j} < {size[1]} ? {read} : {zero};")
         assert across > max(used)
         for r, ky in windows:
             for kx in range(kernel[1]):
                 at = f"{(ky * kernel[1] + kx) * shape.y.shape[1]} + o"
-                lines.append(f"{{ const {kind} w = {c.load_vector(shape.w.dtype, 'in1', at, vector, True)};")
+                lines.append(f"{{ const {kind} w = {c.load_float(shape.w.dtype, 'in1', at, vector, True)};")
                 for p in range(pixels):
                     lines.append(f"a{r}_{p} = fma(v{p * stride[1] + kx * dilation[1]}, w, a{r}_{p});")
                 lines.append("}")

@@ -6,7 +6,8 @@ padding, whatever its strides, is a plain product. Inputs are channels-last, of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,12 +22,16 @@ OPS = ("Conv",)
 
 
 def claims(operation: Operation) -> bool:
+    return _conv.computable(operation, narrow=True) and one_group(operation)
+
+
+def one_group(operation: Operation) -> bool:
+    """Whether it is a product of constant weights with channels-last input, in sizes that an int counts."""
     shape = _conv.conv(operation)
     x, y = operation.input(0), operation.output
     space = [s for n, s in zip(y.shape, y.strides, strict=True) if n > 1 and s != y.strides[1]]
     return (
-        _conv.computable(operation)
-        and _conv.known(operation, 1)
+        _conv.known(operation, 1)
         and len(x.shape) in (3, 4)
         and shape.group == 1
         and (x.shape[1] == 1 or x.strides[1] == 1)
@@ -50,7 +55,7 @@ def build(operation: Operation, config: Config) -> Implementation:
     if plain(shape, operation):
         a = _product.matrix(product, "a", laid, 1, "in0")
     else:
-        a = _pixels(product, shape, tile)
+        a = pixels(product, shape, tile, _floats(shape))
     b = _weights(shape)
     packed = (Packed(input=1, how="depth"),)
     return _product.implementation("conv_gemm", product, a, b, config, packed)
@@ -116,13 +121,38 @@ def _weights(shape: Conv) -> Side:
         at=lambda i, k: [],
         place=lambda i, k: f"{k} * {pitch} + br{i}",
         valid=lambda i: "",
-        load=lambda at: c.load_vector(shape.w.dtype, "in1", at, 4, aligned=True),
+        load=lambda at, i: c.load_float(shape.w.dtype, "in1", at, 4, aligned=True),
     )
 
 
-def _pixels(product: Product, shape: Conv, tile: Tile) -> Side:
+@dataclass(frozen=True)
+class Reading:
+    """How input channels are read.
+
+    Args:
+        channels: of one element.
+        elements: of one tap.
+        width: elements of a load.
+        load: the expression that loads them from a place; ``{channel}`` in it is the first one's number.
+        zero: the element that stands for padding.
+    """
+
+    channels: int
+    elements: int
+    width: int
+    load: Callable[[str], str]
+    zero: str = "0.0f"
+
+
+def _floats(shape: Conv) -> Reading:
+    width = 4 if shape.ins % 4 == 0 else 1
+    dtype, even, less = shape.x.dtype, width > 1 and _even(shape), shape.zero_point
+    return Reading(1, shape.ins, width, lambda place: c.load_float(dtype, "in0", place, width, even, less))
+
+
+def pixels(product: Product, shape: Conv, tile: Tile, reading: Reading) -> Side:
     """The loader of input patches: a row is an output pixel, the depth runs over taps and then channels."""
-    width, x, ins = _width(shape), shape.x, shape.ins
+    x, ins = shape.x, reading.elements
     kernel = (1,) * (2 - len(shape.kernel)) + shape.kernel
     out = (1,) * (2 - len(shape.out)) + shape.out
     size = (1,) * (2 - len(shape.size)) + shape.size
@@ -144,8 +174,9 @@ def _pixels(product: Product, shape: Conv, tile: Tile) -> Side:
         number = (
             "kt" if ins % tile.k == 0 else k
         )  # the same for the whole work-group where a step stays in a tap
+        scale = f" * {reading.channels}" if reading.channels > 1 else ""
         return [
-            f"const int atap{i} = {number} / {ins}, ach{i} = {k} - atap{i} * {ins};",
+            f"const int atap{i} = {number} / {ins}, ach{i} = ({k} - atap{i} * {ins}){scale};",
             f"const int aky{i} = atap{i} / {kernel[1]}, akx{i} = atap{i} - aky{i} * {kernel[1]};",
             f"const int apy{i} = aiy{i} + aky{i} * {dilations[0]}, apx{i} = aix{i} + akx{i} * {dilations[1]};",
         ]
@@ -153,11 +184,12 @@ def _pixels(product: Product, shape: Conv, tile: Tile) -> Side:
     return Side(
         name="a",
         along="depth",
-        width=width,
+        width=reading.width,
         size=product.rows,
         setup=setup,
         at=at,
         place=lambda i, k: f"aat{i} + apy{i} * {steps[0]} + apx{i} * {steps[1]} + ach{i}",
         valid=lambda i: f"(uint)apy{i} < {size[0]}u && (uint)apx{i} < {size[1]}u",
-        load=lambda place: c.load_vector(x.dtype, "in0", place, width, width > 1 and _even(shape)),
+        load=lambda place, i: reading.load(place).replace("{channel}", f"ach{i}"),
+        zero=reading.zero,
     )

@@ -19,6 +19,8 @@ _MOST_ROWS = 8
 
 
 def claims(operation: Operation) -> bool:
+    if operation.input(0).dtype not in ("float32", "float16"):
+        return False
     if operation.op == "MatMul":
         return matmul.claims(operation) and matmul.factors(operation)[0].rows <= _MOST_ROWS
     shape = _conv.conv(operation)  # of one pixel, as in squeeze-and-excitation

@@ -10,7 +10,7 @@ from wavefit.native.opencl.kernels._tiles import Side
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("MatMul",)
-_FLOATS = ("float32", "float16")
+_TYPES = ("float32", "float16", "int8", "uint8")
 
 
 def claims(operation: Operation) -> bool:
@@ -19,7 +19,7 @@ def claims(operation: Operation) -> bool:
         len(a.shape) >= 2
         and len(b.shape) >= 2
         and _source.present(operation)
-        and {a.dtype, b.dtype} <= set(_FLOATS)
+        and {a.dtype, b.dtype} <= set(_TYPES)
         and not _space.far(operation)
     )
 
