@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wavefit.native.opencl import kernels
-from wavefit.native.opencl.executor import OPTIONS
+from wavefit.native.opencl.build import build
 from wavefit.native.operation import Config, Operation, View
 
 _GUARD = 4096  # bytes before and after every buffer
@@ -18,12 +18,18 @@ _POISON = 0xFF  # bytes: NaN in every float type, and no sensible number in any 
 
 
 @cache
-def queue() -> Any:
-    """A queue of the first OpenCL device."""
+def context() -> Any:
+    """Of the first OpenCL device."""
     import pyopencl as cl
 
-    device = next(device for platform in cl.get_platforms() for device in platform.get_devices())
-    return cl.CommandQueue(cl.Context([device]))
+    return cl.Context([next(device for platform in cl.get_platforms() for device in platform.get_devices())])
+
+
+@cache
+def queue() -> Any:
+    import pyopencl as cl
+
+    return cl.CommandQueue(context())
 
 
 def run(
@@ -82,9 +88,7 @@ def _launch(kernel: Any, buffers: Sequence[Any]) -> None:
 
 @cache
 def _built(source: str) -> Any:
-    import pyopencl as cl
-
-    return cl.Program(queue().context, source).build(list(OPTIONS))
+    return build(context(), source)
 
 
 class _Bytes:
@@ -97,7 +101,7 @@ class _Bytes:
         guard = np.full(_GUARD, _CANARY, np.uint8)
         whole = np.concatenate([guard, content.reshape(-1).view(np.uint8), guard])
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        self._buffer = cl.Buffer(queue().context, flags, hostbuf=whole)
+        self._buffer = cl.Buffer(context(), flags, hostbuf=whole)
         self.region = self._buffer.get_sub_region(_GUARD, max(self._size, 4))
 
     def content(self) -> np.ndarray:

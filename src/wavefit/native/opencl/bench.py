@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wavefit.native.opencl import kernels
-from wavefit.native.opencl.executor import OPTIONS
+from wavefit.native.opencl.build import build
 from wavefit.native.operation import Config, Implementation, Operation, View
 
 _GUARD = 4096  # bytes before and after every buffer; a multiple of any device's alignment of sub-buffers
@@ -65,7 +65,7 @@ def run(
     buffers = _buffers(queue, template, operation, made, arrays)
     started = perf_counter()
     programs = {
-        source: cl.Program(context, source).build(list(OPTIONS))
+        source: build(context, source)
         for source in dict.fromkeys(launch.kernel.source for launch in made.launches)
     }
     compile_s = perf_counter() - started

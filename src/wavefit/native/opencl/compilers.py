@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NoResult
@@ -17,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from wavefit.errors import RouteError
-from wavefit.native.opencl.executor import OPTIONS
+from wavefit.native.opencl.build import build
 from wavefit.schema import Struct
 
 _MOST = 8  # processes: each holds a context on the device
@@ -118,9 +117,7 @@ def _compiled(place: Where, sources: tuple[str, ...]) -> Binaries | str:
     found = {}
     try:
         for source in sources:
-            program = cl.Program(context, source)
-            built = program.build(list(OPTIONS), cache_dir=tempfile.gettempdir())
-            found[source] = built.get_info(cl.program_info.BINARIES)[0]
+            found[source] = build(context, source).get_info(cl.program_info.BINARIES)[0]
     except cl.Error as error:
         return " ".join(str(error).split())[:500]
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wavefit.native.opencl.build import build
 from wavefit.native.opencl.errors import translated
 from wavefit.native.opencl.lane import Lane
 from wavefit.native.opencl.relocate import relocatable
@@ -17,7 +18,6 @@ from wavefit.native.opencl.timeline import Timeline
 from wavefit.native.operation import Kernel
 from wavefit.native.program import Program, Step
 
-OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 _COMPILERS = 4  # drivers compile in threads of their own; more only take memory
 _LANES = 2  # batches under way in a stream: one comes in or goes out while the other is computed
 
@@ -135,15 +135,13 @@ class Executor:
 
 def build_all(context: Any, kernels: list[Kernel], cache: Path | None) -> dict[str, Any]:
     """A built program for each distinct source, several compiled at a time; see :mod:`relocate` for the arguments."""
-    import pyopencl as cl
 
-    def build(kernel: Kernel) -> Any:
-        program = cl.Program(context, relocatable(kernel.source, kernel.name))
-        return program.build(list(OPTIONS), cache_dir=str(cache) if cache else None)
+    def built(kernel: Kernel) -> Any:
+        return build(context, relocatable(kernel.source, kernel.name), cache)
 
     distinct = {kernel.source: kernel for kernel in kernels}
     with ThreadPoolExecutor(_COMPILERS) as pool:
-        return dict(zip(distinct, pool.map(build, distinct.values()), strict=True))
+        return dict(zip(distinct, pool.map(built, distinct.values()), strict=True))
 
 
 def _arena(cl: Any, context: Any, program: Program) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from wavefit.native.opencl import kernels
+from wavefit.native.opencl.build import build, load
 from wavefit.native.opencl.comparison import Comparison
-from wavefit.native.opencl.executor import OPTIONS
 from wavefit.native.operation import Buffer, Config, Implementation, Operation, View
 
 _LEAST_S = 2e-3  # of launches that one timing takes together
@@ -129,9 +129,7 @@ class Trial:
         return Candidate(template, config, launches, made, [*scratch, *packed])
 
     def _program(self, source: str, binary: bytes | None) -> Any:
-        if binary is None:
-            return self._cl.Program(self._context, source).build(list(OPTIONS))
-        return self._cl.Program(self._context, self._context.devices, [binary]).build(list(OPTIONS))
+        return build(self._context, source) if binary is None else load(self._context, binary)
 
     def _pack(self, template: str, how: str, number: int) -> Any:
         key = (template, how, number)
