@@ -19,7 +19,8 @@ from wavefit.bundle.runner import open_bundle
 from wavefit.candidates import wanted_files
 from wavefit.errors import InputError
 from wavefit.model.load import load
-from wavefit.pipeline import Order, bench, optimize
+from wavefit.pipeline import Order, bench, convert, optimize
+from wavefit.precision.search.records import Wanted
 from wavefit.schema import Data, Plan, Request, TensorSpec, Variant
 
 DEMO = Path(wavefit.__file__).parent / "demo"
@@ -190,3 +191,14 @@ def test_the_inputs_of_a_variant_are_the_models(folder: Path) -> None:
         assert [(spec.name, spec.dtype) for spec in variant.model.inputs] == [("image", "float32")]
         assert isinstance(variant.model.outputs[0], TensorSpec)
         assert variant.model.batch == bundle.model.batch
+
+
+@pytest.mark.parametrize(("route", "told"), [("ort_webgpu", True), ("ort_migraphx", False)])
+def test_what_a_route_computes_otherwise_than_the_search_is_told(
+    tmp_path: Path, route: str, told: bool
+) -> None:
+    """WebGPU adds up products in half: microsoft/onnxruntime, issue 26732."""
+    wanted = Wanted(precision="fp16", route=route, device=records.cpu(kind="gpu", id="gpu0"))
+    _, made = convert(order(tmp_path / "d.wavefit", "fp16", data=Data()), (wanted,), Notes())
+    [variant] = made.variants
+    assert any("WebGPU provider adds them in half" in note for note in variant.notes) == told

@@ -132,8 +132,13 @@ def loader() -> ctypes.CDLL | None:
     """An OpenCL loader. Any will do: it calls through the table that each device carries with it."""
     import pyopencl
 
-    beside = Path(pyopencl.__file__).parent.parent / "pyopencl.libs"
-    for name in (*(str(path) for path in beside.glob("libOpenCL*")), "libOpenCL.so.1", "OpenCL.dll"):
+    package = Path(pyopencl.__file__).parent
+    folders = (
+        package / ".libs",
+        package.parent / "pyopencl.libs",
+    )  # where its wheels keep theirs, by version
+    own = [str(path) for folder in folders for path in folder.glob("libOpenCL*")]
+    for name in (*own, "libOpenCL.so.1", "OpenCL.dll"):
         try:
             return ctypes.CDLL(name)
         except OSError:

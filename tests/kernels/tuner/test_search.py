@@ -130,6 +130,19 @@ def test_several_may_be_under_way() -> None:
     assert search.measured == 12
 
 
+def test_a_winner_that_is_withdrawn_leaves_the_next_best() -> None:
+    search = Search(space(), Strategy())
+    done = run(search, measure, 30)
+    ranked = sorted((found, each.identity) for each, found in done if found is not None)
+    search.withdraw(optimum(search)[0])
+    assert optimum(search)[1] == ranked[1][0]
+    assert not {each.identity for each, _ in run(search, measure, 1000)} & {each.identity for each, _ in done}
+    only = Search(space()[:1], Strategy())
+    run(only, measure, 1)
+    only.withdraw(optimum(only)[0])
+    assert only.best is None
+
+
 def test_refuses_to_be_told_of_another_space() -> None:
     with pytest.raises(KeyError):
         Search(space()).tell(Candidate({"m": 1}, 1.0, "tiled"), 1.0)

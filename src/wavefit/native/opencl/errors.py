@@ -1,4 +1,4 @@
-"""What pyopencl raises, as refusals that name a cause."""
+"""What OpenCL says, as refusals that name a cause."""
 
 from __future__ import annotations
 
@@ -9,8 +9,25 @@ from wavefit.errors import RouteError
 _MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
 
 
+def refusal(what: str, said: str) -> RouteError:
+    """The cause where it is known. Drivers that allocate late say only at a launch that memory is short.
+
+    Args:
+        what: the device, as a sentence calls it.
+        said: pyopencl's message, or a status by name.
+    """
+    text = " ".join(said.split())
+    if any(word in text for word in _MEMORY):
+        return too_little_memory(what, text[:200])
+    return RouteError(f"{what}: OpenCL failed: {text[:300]}")
+
+
+def too_little_memory(what: str, why: str) -> RouteError:
+    return RouteError(f"{what} has too little memory: {why}", "use a smaller --batch")
+
+
 class translated:
-    """Turns what OpenCL raises into a RouteError that names the cause where it is known.
+    """Turns what OpenCL raises into a RouteError.
 
     Args:
         what: the device, as a sentence calls it.
@@ -22,14 +39,10 @@ class translated:
     def __enter__(self) -> None:
         import pyopencl as cl
 
-        self._errors = (cl.Error, MemoryError)
+        self._error = cl.Error
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None or not isinstance(error, self._errors):
-            return
-        text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or any(word in text for word in _MEMORY):
-            raise RouteError(
-                f"{self._what} has too little memory: {text[:200]}", "use a smaller --batch"
-            ) from error
-        raise RouteError(f"{self._what}: OpenCL failed: {text[:300]}") from error
+        if isinstance(error, MemoryError):  # also pyopencl's, which is both
+            raise too_little_memory(self._what, " ".join(str(error).split())[:200]) from error
+        if isinstance(error, self._error):
+            raise refusal(self._what, str(error)) from error

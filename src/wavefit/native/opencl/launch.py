@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wavefit.device.opencl import loader
-from wavefit.errors import RouteError
+from wavefit.native.opencl.errors import refusal
 
 
 class Launcher:
@@ -24,6 +24,7 @@ class Launcher:
 
     def __init__(self, queue: Any, launches: Sequence[tuple[Any, tuple[int, ...], tuple[int, ...]]]) -> None:
         self._queue = queue
+        self._name = queue.device.name.strip()
         self._launches = launches  # keeps the kernels alive
         library = loader()
         self._enqueue = None if library is None else library.clEnqueueNDRangeKernel
@@ -33,7 +34,7 @@ class Launcher:
         """Enqueues all; does not wait.
 
         Raises:
-            RouteError: the driver refused a launch.
+            RouteError: the driver refused a launch; some say only then that memory is short.
         """
         enqueue = self._enqueue
         if enqueue is None:
@@ -42,7 +43,7 @@ class Launcher:
         for call in self._calls:
             status = enqueue(*call)
             if status:
-                raise RouteError(f"OpenCL refused a launch: {cl_name(status)}")
+                raise refusal(self._name, f"a launch was refused: {cl_name(status)}")
 
     def _by_pyopencl(self) -> None:
         import pyopencl as cl

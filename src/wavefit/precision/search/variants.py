@@ -6,6 +6,7 @@ import difflib
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,11 @@ from wavefit.precision.search.mixed import with_half
 from wavefit.precision.search.records import Found, Made, Making, Wanted, read_found, write_found
 from wavefit.schema import Model, Precision, Request, Unsupported, Variant
 
+# microsoft/onnxruntime, issue 26732 and pull request 29599
+_WEBGPU = (
+    "judged with the sums of products in fp32: ONNX Runtime's WebGPU provider adds them in half, and the check on "
+    "the device tells whether the answers stand there"
+)
 _RANDOM_ITEMS = 16
 _WHOLE_ITEMS = 1024  # most items that pass or fail as a whole: of more, those held out are enough to go by
 _SHARE = 0.9  # of the deadline that optional steps may use up
@@ -98,8 +104,16 @@ def _make(material: Material, payload: Making, job: Job, others: Sequence[Varian
     spent = (material.judge.evaluations - before, time.monotonic() - began)
     made: list[Variant] = []
     for draft in drafts:
-        made.append(_write(payload, draft, _name(draft, [*others, *made]), spent))
+        noted = replace(draft, notes=(*draft.notes, *_route_notes(payload.wanted, draft)))
+        made.append(_write(payload, noted, _name(noted, [*others, *made]), spent))
     return Made(variants=tuple(made))
+
+
+def _route_notes(wanted: Sequence[Wanted], draft: Draft) -> tuple[str, ...]:
+    """What a route does otherwise than the emulation that a variant was judged by."""
+    halves = "fp16" in draft.nodes
+    on_webgpu = any(each.route == "ort_webgpu" and each.precision == "fp16" for each in wanted)
+    return (_WEBGPU,) if halves and on_webgpu else ()
 
 
 def _search(material: Material, job: Job) -> list[Draft] | Unsupported:
