@@ -71,13 +71,18 @@ def load_vector(dtype: str, pointer: str, at: str, width: int, aligned: bool = F
     return f"{name}(0, {pointer} + ({at}))"
 
 
-def load_float(dtype: str, pointer: str, at: str, width: int, aligned: bool = False, less: int = 0) -> str:
-    """Neighbouring elements as floats, whatever they are stored as, less a number: an integer's zero point."""
+def summed(dtype: str) -> str:
+    """The type in which products of such elements are added up: float, or int, which holds bytes' sums."""
+    return "int" if dtype in ("int8", "uint8") else "float"
+
+
+def load_factor(dtype: str, pointer: str, at: str, width: int, aligned: bool = False, less: int = 0) -> str:
+    """Neighbouring elements in the type of their products' sum, less a number: an integer's zero point."""
     loaded = load_vector(dtype, pointer, at, width, aligned)
-    if dtype in ("float32", "float16"):
+    if summed(dtype) == "float":
         return loaded
-    made = f"convert_float{width if width > 1 else ''}({loaded})"
-    return f"({made} - {literal(less)})" if less else made
+    made = f"convert_int{width if width > 1 else ''}({loaded})"
+    return f"({made} - {less})" if less else made
 
 
 def store(dtype: str, pointer: str, at: str, value: str) -> str:

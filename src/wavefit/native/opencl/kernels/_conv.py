@@ -16,7 +16,7 @@ from wavefit.native.opencl import c
 from wavefit.native.operation import Buffer, Limits, Operation, View
 
 _FLOATS = ("float32", "float16")
-_NARROW = (*_FLOATS, "int8", "uint8")
+_BYTES = ("int8", "uint8")
 LONGEST = 2**31 - 1  # the kernels count elements in int
 
 
@@ -95,10 +95,10 @@ def conv(operation: Operation) -> Conv:
 def computable(operation: Operation, narrow: bool = False) -> bool:
     """Whether the views are of floats, or of small integers too, with places that an int can count."""
     views = [view for view in (*operation.inputs, *operation.outputs) if view is not None]
-    floats = [view for view in operation.inputs[: operation.own] if view is not None]
+    own = [view.dtype for view in operation.inputs[: operation.own] if view is not None]
     return (
         len(operation.outputs) == 1
-        and all(view.dtype in (_NARROW if narrow else _FLOATS) for view in floats)
+        and (all(dtype in _FLOATS for dtype in own) or (narrow and all(dtype in _BYTES for dtype in own)))
         and all(view.extent <= LONGEST for view in views)
     )
 
@@ -142,15 +142,31 @@ def floats(width: int) -> str:
     return f"float{width}" if width > 1 else "float"
 
 
+def sums(operation: Operation, width: int) -> str:
+    """The type of a vector of sums of products."""
+    kind = c.summed(operation.input(0).dtype)
+    return f"{kind}{width}" if width > 1 else kind
+
+
+def zeros(operation: Operation, width: int) -> str:
+    zero = "0.0f" if c.summed(operation.input(0).dtype) == "float" else "0"
+    return f"({sums(operation, width)})({zero})" if width > 1 else zero
+
+
+def multiply_add(operation: Operation) -> str:
+    """The function of two factors and a sum; of small integers one of 24 bits, which GPUs do at the rate of floats."""
+    return "fma" if c.summed(operation.input(0).dtype) == "float" else "mad24"
+
+
 def part(vector: str, width: int, index: int) -> str:
     """One element of a vector; a vector of one is a scalar."""
     return f"{vector}.s{index:x}" if width > 1 else vector
 
 
 def bias(operation: Operation, channel: str, width: int, limit: int | None = None) -> str:
-    """The bias of ``width`` channels from a channel on, as floats; no channel at or after ``limit`` is read."""
+    """The bias of ``width`` channels from a channel on, or zeros; no channel at or after ``limit`` is read."""
     if not operation.has(2):
-        return "0.0f" if width == 1 else f"({floats(width)})(0.0f)"
+        return zeros(operation, width)
     view = operation.input(2)
     parts = []
     for k in range(width):
@@ -165,18 +181,19 @@ def finish(operation: Operation, value: str, axes: Sequence[str], width: int, in
 
     Args:
         operation: whose output is written.
-        value: the name of a vector of floats.
+        value: the name of a vector of sums.
         axes: the coordinates of its first element in the output; ``axes[1]`` is the channel.
         width: of the vector.
         inside: a C condition on the channel ``o`` where the vector may reach past the last one; "" where it cannot.
     """
     y = operation.output
     beside = y.channels_last and not inside
+    cast = "" if c.summed(operation.input(0).dtype) == "float" else "(float)"
     lines, results = [], []
     for k in range(width):
         channel = f"{axes[1]} + {k}" if k else axes[1]
         place = [axes[0], channel, *axes[2:]]
-        extra, result = c.epilogue(operation, part(value, width, k), place, f"e{k}_")
+        extra, result = c.epilogue(operation, cast + part(value, width, k), place, f"e{k}_")
         if beside and width > 1:
             lines += extra
             results.append(result)

@@ -81,19 +81,20 @@ def multiply(operation: Operation, shape: _conv.Conv, config: Config) -> list[st
     """
     channels, pixels, width = (int(config[key]) for key in ("channels", "pixels", "vector"))
     step = shape.x.strides[1] if shape.x.shape[1] > 1 else 0
-    kind, wide = _conv.floats(width), _conv.aligned(shape.x, width) and shape.ins % width == 0
+    kind, wide = _conv.sums(operation, width), _conv.aligned(shape.x, width) and shape.ins % width == 0
     lines = [f"for (int i = 0; i < {shape.ins}; i += {width}) {{"]
     for p in range(pixels):
         at = f"at{p} + i * {step}" if step != 1 else f"at{p} + i"
-        zero = f"({kind})(0.0f)" if width > 1 else "0.0f"
-        read = c.load_float(shape.x.dtype, "in0", at, width, wide, shape.zero_point)
-        lines.append(f"const {kind} v{p} = ok{p} ? {read} : {zero};")
+        read = c.load_factor(shape.x.dtype, "in0", at, width, wide, shape.zero_point)
+        lines.append(f"const {kind} v{p} = ok{p} ? {read} : {_conv.zeros(operation, width)};")
     for k in range(width):
-        lines.append(f"{{ const {_conv.floats(channels)} w = {_weights(operation, shape, channels, k)};")
+        lines.append(
+            f"{{ const {_conv.sums(operation, channels)} w = {_weights(operation, shape, channels, k)};"
+        )
         for p in range(pixels):
             value = _conv.part(f"v{p}", width, k)
-            spread = f"({_conv.floats(channels)})({value})" if channels > 1 else value
-            lines.append(f"a{p} = fma({spread}, w, a{p});")
+            spread = f"({_conv.sums(operation, channels)})({value})" if channels > 1 else value
+            lines.append(f"a{p} = {_conv.multiply_add(operation)}({spread}, w, a{p});")
         lines.append("}")
     return [*lines, "}"]
 
@@ -103,7 +104,7 @@ def _weights(operation: Operation, shape: _conv.Conv, channels: int, k: int) -> 
     if _conv.known(operation, 1):
         blocks = _conv.ceil_div(shape.outs, channels) * shape.group
         at = f"((tap * {shape.ins} + i + {k}) * {blocks} + block) * {channels}"
-        return c.load_float(shape.w.dtype, "in1", at, channels, True)
+        return c.load_factor(shape.w.dtype, "in1", at, channels, True)
     taps = [f"k{axis}" for axis in range(len(shape.kernel))]
     parts = []
     for v in range(channels):
@@ -114,5 +115,5 @@ def _weights(operation: Operation, shape: _conv.Conv, channels: int, k: int) -> 
                 f"group * {shape.ins} + i + {k}",
                 f"min(first - group * {shape.outs} + {v}, {shape.outs - 1})",
             ]
-        parts.append(c.load_float(shape.w.dtype, "in1", c.index(shape.w, [*places, *taps]), 1))
-    return parts[0] if channels == 1 else f"({_conv.floats(channels)})({', '.join(parts)})"
+        parts.append(c.load_factor(shape.w.dtype, "in1", c.index(shape.w, [*places, *taps]), 1))
+    return parts[0] if channels == 1 else f"({_conv.sums(operation, channels)})({', '.join(parts)})"

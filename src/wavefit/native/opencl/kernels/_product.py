@@ -333,7 +333,8 @@ def matrix(product: Product, name: str, view: View, step: int, pointer: str) -> 
         at=lambda i, k: [],
         place=lambda i, k: f"{name}at{i} + {k} * {step}" if step != 1 else f"{name}at{i} + {k}",
         valid=lambda i: "",
-        load=lambda at, i: c.load_float(view.dtype, pointer, at, width, even and width > 1, less),
+        load=lambda at, i: c.load_factor(view.dtype, pointer, at, width, even and width > 1, less),
+        zero=product.arithmetic.zero,
     )
 
 

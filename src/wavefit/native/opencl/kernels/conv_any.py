@@ -92,7 +92,7 @@ def _source(operation: Operation, shape: _conv.Conv, config: Config, parameters:
     channels, pixels = int(config["channels"]), int(config["pixels"])
     per_group = _conv.ceil_div(shape.outs, channels)
     inner = [f"y{axis}" for axis in range(len(shape.out) - 1)]
-    kind = _conv.floats(channels)
+    kind = _conv.sums(operation, channels)
     inside = f"o < (group + 1) * {shape.outs}" if shape.outs % channels else ""
     lines = [
         *_grid(shape, config).code,

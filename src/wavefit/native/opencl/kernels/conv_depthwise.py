@@ -145,7 +145,7 @@ def _source(
     operation: Operation, shape: _conv.Conv, config: Config, parameters: str, grid: _conv.Grid
 ) -> str:
     vector, rows, pixels = (int(config[key]) for key in ("vector", "rows", "pixels"))
-    kind = _conv.floats(vector)
+    kind = _conv.sums(operation, vector)
     lines = [
         *grid.code,
         f"const int o = block * {vector};",
@@ -153,7 +153,7 @@ def _source(
         f"const int y = down * {rows}, x = strip * {pixels};",
         f"const {kind} b = {_conv.bias(operation, 'o', vector)};",
         *(f"{kind} a{r}_{p} = b;" for r in range(rows) for p in range(pixels)),
-        *_accumulate(shape, vector, rows, pixels),
+        *_accumulate(operation, vector, rows, pixels),
     ]
     for r in range(rows):
         for p in range(pixels):
@@ -165,17 +165,18 @@ def _source(
     return _conv.kernel("conv_depthwise", parameters, grid.items, lines)
 
 
-def _accumulate(shape: _conv.Conv, vector: int, rows: int, pixels: int) -> list[str]:
+def _accumulate(operation: Operation, vector: int, rows: int, pixels: int) -> list[str]:
     """Unrolled over the input rows of the tile: load a row, then use it in every output row whose window holds it."""
+    shape = _conv.conv(operation)
     flat = len(shape.out) == 1
     kernel, stride, dilation = (
         ((1, *each) if flat else each) for each in (shape.kernel, shape.strides, shape.dilations)
     )
     begins, size = ((0, *shape.begins), (1, *shape.size)) if flat else (shape.begins, shape.size)
     across = (pixels - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
-    kind = _conv.floats(vector)
+    kind, multiply_add = _conv.sums(operation, vector), _conv.multiply_add(operation)
     channel = "o" if shape.outs == 1 else f"o / {shape.outs}"
-    wide, zero = _conv.aligned(shape.x, vector), "0.0f" if vector == 1 else f"({kind})(0.0f)"
+    wide, zero = _conv.aligned(shape.x, vector), _conv.zeros(operation, vector)
     used = sorted({p * stride[1] + k * dilation[1] for p in range(pixels) for k in range(kernel[1])})
     lines = [f"const int top = y * {stride[0]} - {begins[0]}, left = x * {stride[1]} - {begins[1]};"]
     for row in range((rows - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1):
@@ -191,15 +192,17 @@ def _accumulate(shape: _conv.Conv, vector: int, rows: int, pixels: int) -> list[
         for j in used:
             place = ["n", channel, *([] if flat else ["i"]), f"left + {j}"]
             at = c.index(shape.x, place)
-            read = c.load_float(shape.x.dtype, "in0", at, vector, wide, shape.zero_point)
+            read = c.load_factor(shape.x.dtype, "in0", at, vector, wide, shape.zero_point)
             lines.append(f"const {kind} v{j} = left + {j} >= 0 && left + {j} < {size[1]} ? {read} : {zero};")
         assert across > max(used)
         for r, ky in windows:
             for kx in range(kernel[1]):
                 at = f"{(ky * kernel[1] + kx) * shape.y.shape[1]} + o"
-                lines.append(f"{{ const {kind} w = {c.load_float(shape.w.dtype, 'in1', at, vector, True)};")
+                lines.append(f"{{ const {kind} w = {c.load_factor(shape.w.dtype, 'in1', at, vector, True)};")
                 for p in range(pixels):
-                    lines.append(f"a{r}_{p} = fma(v{p * stride[1] + kx * dilation[1]}, w, a{r}_{p});")
+                    lines.append(
+                        f"a{r}_{p} = {multiply_add}(v{p * stride[1] + kx * dilation[1]}, w, a{r}_{p});"
+                    )
                 lines.append("}")
         lines.append("} }")
     return lines

@@ -7,7 +7,7 @@ padding, whatever its strides, is a plain product. Inputs are channels-last, of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,19 +43,19 @@ def one_group(operation: Operation) -> bool:
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """As for a matrix product; see :mod:`matmul`."""
-    product, _ = arranged(operation)
+    product, _ = _as_stored(operation)
     shape = _conv.conv(operation)
     return _choice.configurations(product, (_width(shape), 4), limits)
 
 
 def build(operation: Operation, config: Config) -> Implementation:
-    product, laid = arranged(operation)
+    product, laid = _as_stored(operation)
     shape = _conv.conv(operation)
     tile = _tiles.tile(config)
     if plain(shape, operation):
         a = _product.matrix(product, "a", laid, 1, "in0")
     else:
-        a = pixels(product, shape, tile, _floats(shape))
+        a = pixels(product, shape, tile, _plain(shape))
     b = _weights(shape)
     packed = (Packed(input=1, how="depth"),)
     return _product.implementation("conv_gemm", product, a, b, config, packed)
@@ -68,9 +68,15 @@ def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     """A product's, an eighth more where places are computed."""
-    product, _ = arranged(operation)
+    product, _ = _as_stored(operation)
     factor = 1.0 if plain(_conv.conv(operation), operation) else 1.125
     return _choice.seconds(product, _tiles.tile(config), limits) * factor
+
+
+def _as_stored(operation: Operation) -> tuple[Product, View]:
+    """As :func:`arranged`, one depth an element."""
+    product, laid = arranged(operation)
+    return replace(product, arithmetic=_tiles.plain(operation.input(0).dtype)), laid
 
 
 def arranged(operation: Operation) -> tuple[Product, View]:
@@ -121,7 +127,8 @@ def _weights(shape: Conv) -> Side:
         at=lambda i, k: [],
         place=lambda i, k: f"{k} * {pitch} + br{i}",
         valid=lambda i: "",
-        load=lambda at, i: c.load_float(shape.w.dtype, "in1", at, 4, aligned=True),
+        load=lambda at, i: c.load_factor(shape.w.dtype, "in1", at, 4, aligned=True),
+        zero=_tiles.plain(shape.w.dtype).zero,
     )
 
 
@@ -144,10 +151,13 @@ class Reading:
     zero: str = "0.0f"
 
 
-def _floats(shape: Conv) -> Reading:
+def _plain(shape: Conv) -> Reading:
     width = 4 if shape.ins % 4 == 0 else 1
     dtype, even, less = shape.x.dtype, width > 1 and _even(shape), shape.zero_point
-    return Reading(1, shape.ins, width, lambda place: c.load_float(dtype, "in0", place, width, even, less))
+    zero = _tiles.plain(dtype).zero
+    return Reading(
+        1, shape.ins, width, lambda place: c.load_factor(dtype, "in0", place, width, even, less), zero
+    )
 
 
 def pixels(product: Product, shape: Conv, tile: Tile, reading: Reading) -> Side:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wavefit.native.opencl.kernels import _choice, _product, _source, _space, _tiles
 from wavefit.native.opencl.kernels._product import Product
@@ -10,7 +11,7 @@ from wavefit.native.opencl.kernels._tiles import Side
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("MatMul",)
-_TYPES = ("float32", "float16", "int8", "uint8")
+_TYPES = ({"float32", "float16"}, {"int8", "uint8"})
 
 
 def claims(operation: Operation) -> bool:
@@ -19,7 +20,7 @@ def claims(operation: Operation) -> bool:
         len(a.shape) >= 2
         and len(b.shape) >= 2
         and _source.present(operation)
-        and {a.dtype, b.dtype} <= set(_TYPES)
+        and any({a.dtype, b.dtype} <= types for types in _TYPES)
         and not _space.far(operation)
     )
 
@@ -42,6 +43,7 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
 
 def _sides(operation: Operation) -> tuple[Product, Side, Side]:
     product, a, b, steps = factors(operation)
+    product = replace(product, arithmetic=_tiles.plain(a.dtype))
     return (
         product,
         _product.matrix(product, "a", a, steps[0], "in0"),
