@@ -11,10 +11,12 @@ neither OpenCL's integer dot product nor AMD's built-in functions, so that it is
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from math import prod
 
 import numpy as np
 
+from wavefit.device import catalogue
 from wavefit.native.opencl.kernels import _product, _space
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Arithmetic, Side
@@ -53,19 +55,25 @@ static float4 dots(uint a, uint4 b, float4 sum) {
     return (float4)(dot2(a, b.s0, sum.s0), dot2(a, b.s1, sum.s1), dot2(a, b.s2, sum.s2), dot2(a, b.s3, sum.s3));
 }"""
 
-_BUILTINS = """\
-#if defined(__AMDGCN__) && defined(__has_builtin)
-#if __has_builtin(__builtin_amdgcn_sdot4)
-#define WAVEFIT_SDOT4
-#endif
-#if __has_builtin(__builtin_amdgcn_sudot4)
-#define WAVEFIT_SUDOT4
-#endif
-#if __has_builtin(__builtin_amdgcn_fdot2)
-#pragma OPENCL EXTENSION cl_khr_fp16 : enable
-#define WAVEFIT_FDOT2
-#endif
-#endif"""
+
+@cache
+def _builtins() -> str:
+    """Which of AMD's built-in functions the compiler has: by its target, which every version of it names in a macro.
+
+    ``__has_builtin`` alone will not do: older versions of clang say yes to those of other targets.
+    """
+    lines = []
+    for instruction, macro in (
+        ("v_dot4_i32_iu8", "SUDOT4"),
+        ("v_dot4_i32_i8", "SDOT4"),
+        ("v_dot2_f32_f16", "FDOT2"),
+    ):
+        having = [f"defined(__{each.gfx}__)" for each in catalogue.targets() if instruction in each.dot]
+        lines += [f"#if {' || '.join(having)}", f"#define WAVEFIT_{macro}", "#endif"]
+    return "\n".join([*lines, "#ifdef WAVEFIT_FDOT2", _HALF, "#endif"])
+
+
+_HALF = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable"
 
 _PACKED = """\
 #ifdef cl_khr_fp16
@@ -135,7 +143,7 @@ def claims(operation: Operation) -> bool:
 
 def _functions(operation: Operation, sums: str, whole: bool) -> list[str]:
     """What a kernel of words calls; ``whole``: words are loaded as such."""
-    lines = [_BUILTINS, _DOT4 if sums == "dot4" else _DOT2]
+    lines = [_builtins(), _DOT4 if sums == "dot4" else _DOT2]
     lines += [_PACKED] if sums == "packed" else []
     if not whole:
         dtype = operation.input(0).dtype
