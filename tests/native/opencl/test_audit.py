@@ -36,7 +36,7 @@ def test_the_work_group_is_the_launchs() -> None:
         assert source.kernel in source.text
 
 
-ARITHMETIC = {  # LLVM, "AMDGPU Instructions": what multiplies two words on each target
+ARITHMETIC = {  # LLVM, "AMDGPU Instructions": what multiplies two words, of bytes and of halves, on each target
     "gfx906": ("dot", "dot"),
     "gfx90a": ("dot", "dot"),
     "gfx942": ("dot", "dot"),
@@ -61,14 +61,12 @@ def test_narrow_products_are_one_instruction(
     rows = audit.audit(jobs, found, lambda text: None, Cache(tmp_path))
     assert [(row.name, row.problems) for row in rows if not row.good] == []
     products = [row for row in rows if row.kernel in ("conv_dot", "conv_dot_partial")]
-    assert len(products) == 2
-    for row, kind in zip(products, kinds, strict=True):
+    for row, kind in zip(products, [kind for kind in kinds if kind is not None], strict=True):
         assert row.resources is not None
         counts = row.resources.instructions
         assert row.resources.instructions.get("scratch", 0) == 0
-        if kind is not None:
-            assert counts[kind] >= 8, counts
-            assert counts["load_128"] >= 4
+        assert counts[kind] >= 8, counts
+        assert counts["load_128"] >= 4
 
 
 def test_int8_without_dot_products_is_one_instruction_a_product(tmp_path: Path) -> None:
