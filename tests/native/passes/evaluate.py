@@ -32,6 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "softplus": lambda x: np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0),
     "relu": lambda x: np.maximum(x, 0),
     "clip": np.clip,
+    "round": np.rint,
     "greater": np.greater,
     "not": np.logical_not,
     "isnan": np.isnan,
@@ -75,6 +76,8 @@ def _run(node: Node, inputs: list[Any]) -> list[Array]:
     if node.op == "Pointwise":
         assert node.epilogue is not None
         return [np.array(np.broadcast_to(expression(node.epilogue, operands), node.output.shape))]
+    if "zero_point" in node.attributes:
+        own = [own[0] - float(node.attributes["zero_point"]), *own[1:]]
     result = OPERATORS[node.op](node, *own)
     if node.epilogue is not None:
         result = np.broadcast_to(expression(node.epilogue, [result, *operands]), node.output.shape)
@@ -135,7 +138,8 @@ def _conv_transpose(node: Node, x: Array, w: Array, bias: Array | None = None) -
 
 def _max_pool(node: Node, x: Array) -> Array:
     kernel = node.attributes["kernel_shape"]
-    return _windows(x, node, kernel, -np.inf).max(axis=tuple(range(-len(kernel), 0)))
+    least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    return _windows(x, node, kernel, least).max(axis=tuple(range(-len(kernel), 0)))
 
 
 def _average_pool(node: Node, x: Array) -> Array:

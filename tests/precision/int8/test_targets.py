@@ -92,13 +92,29 @@ def test_migraphx_takes_signed_integers_without_zero_points(gfx: str, dot: bool)
     assert found.dot is dot
 
 
+@pytest.mark.parametrize(("gfx", "dot"), [("gfx1103", True), ("gfx906", True), ("gfx90c", False)])
+def test_the_engine_takes_any_zero_point(gfx: str, dot: bool) -> None:
+    found = target(device_of(gfx), "native_opencl")
+    assert isinstance(found, Target)
+    assert (found.activation, found.symmetric, found.weight, found.per_channel) == (
+        "uint8",
+        False,
+        "int8",
+        True,
+    )
+    assert found.dot is dot
+    on_cpu = target(Device(id="cpu", kind="cpu"), "native_opencl")
+    assert isinstance(on_cpu, Target)
+    assert on_cpu.dot is False  # PoCL has none
+
+
 def test_a_gpu_that_the_catalogue_lacks_is_unknown() -> None:
     found = target(Device(id="gpu0", kind="gpu", gfx="gfx9999"), "ort_migraphx")
     assert isinstance(found, Target)
     assert found.dot is None
 
 
-@pytest.mark.parametrize("route", ["ort_rocm", "ort_webgpu", "torch_gpu", "native_opencl"])
+@pytest.mark.parametrize("route", ["ort_rocm", "ort_webgpu", "torch_gpu"])
 def test_routes_without_int8_kernels_say_so(route: str) -> None:
     found = target(device_of("gfx1100"), route)
     assert isinstance(found, Unsupported)
@@ -107,7 +123,7 @@ def test_routes_without_int8_kernels_say_so(route: str) -> None:
     assert found.fix
 
 
-@pytest.mark.parametrize("route", ["ort_cpu", "ort_migraphx", "ort_directml"])
+@pytest.mark.parametrize("route", ["ort_cpu", "ort_migraphx", "ort_directml", "native_opencl"])
 def test_every_target_names_its_source(route: str) -> None:
     found = target(device_of("gfx1100"), route)
     assert isinstance(found, Target)

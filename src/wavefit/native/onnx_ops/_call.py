@@ -113,6 +113,10 @@ class Call:
         self.nodes.append(Node(op, name, list(inputs), [to], attributes, epilogue, own, source=(self.name,)))
         return to
 
+    def fresh(self, shape: Shape, dtype: str) -> Value:
+        """A new value, which a node is to make."""
+        return Value(self._fresh(), shape, dtype)
+
     def value(self, array: np.ndarray) -> Value:
         """A new constant."""
         return Value(self._fresh(), array.shape, array.dtype.name, array)

@@ -11,16 +11,12 @@ _RANDOM = "its output is random"
 _RECURRENT = "recurrent layers are not computed"
 _REASONS = {
     "Bernoulli": _RANDOM,
-    "ConvInteger": "integer convolutions are not computed",
     "GRU": _RECURRENT,
     "LSTM": _RECURRENT,
     "Loop": "loops are not unrolled",
-    "MatMulInteger": "integer products are not computed",
     "Multinomial": _RANDOM,
     "NonMaxSuppression": _SORTS,
     "NonZero": "the size of its output depends on the data",
-    "QLinearConv": "integer convolutions are not computed",
-    "QLinearMatMul": "integer products are not computed",
     "RNN": _RECURRENT,
     "RandomNormal": _RANDOM,
     "RandomNormalLike": _RANDOM,

@@ -13,6 +13,7 @@ from wavefit.native.passes import (
     elementwise,
     epilogue,
     flatten,
+    integers,
     layer_norm,
     nest_concats,
     pads,
@@ -24,7 +25,7 @@ from wavefit.native.passes import (
 
 PASSES = (
     prune,  # what no output needs
-    # Patterns of QuantizeLinear and DequantizeLinear are to be looked for here, before anything is joined.
+    integers,  # products of what was dequantised
     scalars,  # constants of one number into the expressions that read them
     views,  # Reshape, Transpose, Slice and Expand merged, done to constants, taken out
     common,  # what is computed twice

@@ -42,7 +42,8 @@ def _into_producer(graph: Graph, pointwise: Node) -> int:
     node = None if form is None else graph.producer(form.source)
     if form is None or node is None or node.op not in _AFTER or node.epilogue is not None:
         return 0
-    if graph.only_user(form.source) is not pointwise or node.constant(1) is None:
+    weight = node.constant(1)
+    if graph.only_user(form.source) is not pointwise or weight is None or weight.dtype.kind != "f":
         return 0
     return int(_AFTER[node.op](graph, node, pointwise, form))
 
@@ -97,6 +98,8 @@ def _into_user(graph: Graph, pointwise: Node) -> int:
     """Into the weights of the Conv that alone reads it."""
     form, node = affine(pointwise), graph.only_user(pointwise.output)
     if form is None or node is None or node.op != "Conv" or node.inputs.count(pointwise.output) > 1:
+        return 0
+    if given(node.inputs[0]).dtype not in ("float32", "float16"):
         return 0
     if node.inputs[0] is not pointwise.output or form.source.shape != pointwise.output.shape:
         return 0

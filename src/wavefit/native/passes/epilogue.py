@@ -12,6 +12,7 @@ from wavefit.native.passes.elementwise import MOST_OPERANDS, MOST_STEPS, stored_
 from wavefit.native.pointwise import Pointwise
 
 _FLOATS = ("float32", "float16")
+_STORED = (*_FLOATS, "int8", "uint8")
 _NONE = frozenset(("Pointwise", "Concat", "Reshape", "Transpose", "Slice", "Expand"))
 """Operators that compute nothing after which something could be done: views, and elementwise functions themselves."""
 
@@ -28,7 +29,7 @@ def run(graph: Graph) -> int:
 def _absorb(graph: Graph, pointwise: Node) -> int:
     if (
         pointwise.epilogue is None
-        or pointwise.output.dtype not in _FLOATS
+        or pointwise.output.dtype not in _STORED
         or not stored_as_computed(pointwise)
     ):
         return 0

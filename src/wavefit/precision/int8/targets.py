@@ -61,6 +61,8 @@ def target(device: Device, route: str) -> Target | Unsupported:
         return replace(_MIGRAPHX, dot=_gpu_dot(device))
     if route == "ort_directml":
         return replace(_DIRECTML, dot=_gpu_dot(device))
+    if route == "native_opencl":
+        return replace(_NATIVE, dot=_gpu_dot(device) if device.kind == "gpu" else False)
     reason, fix = _NONE.get(route, (f"no int8 kernels of route {route!r} are known", _INSTEAD))
     return Unsupported(route=route, device=device.id, reason=reason, fix=fix, precision="int8")
 
@@ -106,6 +108,19 @@ _DIRECTML = Target(
     operators=frozenset({"Add", "AveragePool", "Concat", "Conv", "GlobalAveragePool", "MatMul", "Sigmoid"}),
     source="microsoft/onnxruntime, docs/OperatorKernels.md, operators of DmlExecutionProvider: no QGemm, no QLinearMul",
 )
+
+_NATIVE = Target(
+    name="native opencl",
+    activation="uint8",  # after ReLU the zero point is 0 and all layers are alike: alike kernels are compiled once
+    symmetric=False,
+    weight="int8",
+    weight_bits=8,
+    per_channel=True,
+    dot=None,
+    operators=frozenset({"Add", "Concat", "Conv", "Gemm", "MatMul"}),
+    source="wavefit.native.passes.integers, and conv_dot.py and matmul_dot.py among the engine's kernels",
+)
+"""Sums of a zero point are put right beforehand, so that uint8 costs one exclusive-or for four elements."""
 
 _INSTEAD = "use fp16 there"
 _NONE = {
