@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefit.native.opencl.launch import Launcher
+from wavefit.native.opencl.recording import launcher
 from wavefit.native.program import Port, Program
 
 
@@ -48,7 +48,7 @@ class Lane:
             kernel = kernels(number)
             kernel.set_args(*_arguments(program, buffers, step.buffers))
             self.launches.append((kernel, step.kernel.global_size, step.kernel.local_size))
-        self.launch = Launcher(queue, self.launches)
+        self.launch = launcher(queue, self.launches)
         self.input_names = [port.name for port in program.inputs if _bytes(port)]
         self.step_names = [step.node for step in program.steps]
         self.output_names = [] if unified else [port.name for port in program.outputs if _bytes(port)]
@@ -131,6 +131,7 @@ class Lane:
         for pinned in self._pinned.values():
             pinned.unmap(self._queue)
         self._queue.finish()
+        self.launch.close()
         for pinned in self._pinned.values():
             pinned.release()
         self.launches = []

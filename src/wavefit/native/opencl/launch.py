@@ -13,18 +13,24 @@ from typing import Any
 from wavefit.device.opencl import loader
 from wavefit.native.opencl.errors import refusal
 
+Launch = tuple[Any, tuple[int, ...], tuple[int, ...]]
+"""A ``pyopencl.Kernel`` with its arguments set, the global size, the local size."""
+
 
 class Launcher:
     """Enqueues the same launches again and again.
 
     Args:
         queue: a ``pyopencl.CommandQueue``, in order.
-        launches: kernels with their arguments set, global sizes, local sizes.
+        launches: in their order.
+
+    Attributes:
+        name: of the device.
     """
 
-    def __init__(self, queue: Any, launches: Sequence[tuple[Any, tuple[int, ...], tuple[int, ...]]]) -> None:
+    def __init__(self, queue: Any, launches: Sequence[Launch]) -> None:
         self._queue = queue
-        self._name = queue.device.name.strip()
+        self.name = queue.device.name.strip()
         self._launches = launches  # keeps the kernels alive
         library = loader()
         self._enqueue = None if library is None else library.clEnqueueNDRangeKernel
@@ -43,13 +49,17 @@ class Launcher:
         for call in self._calls:
             status = enqueue(*call)
             if status:
-                raise refusal(self._name, f"a launch was refused: {cl_name(status)}")
+                raise refusal(self.name, f"a launch was refused: {cl_name(status)}")
 
     def _by_pyopencl(self) -> None:
         import pyopencl as cl
 
         for launch in self._launches:
             cl.enqueue_nd_range_kernel(self._queue, *launch)
+
+    def close(self) -> None:
+        """Lets go of the kernels."""
+        self._launches, self._calls = [], []
 
 
 def cl_name(status: int) -> str:
@@ -59,18 +69,22 @@ def cl_name(status: int) -> str:
     return str(cl.status_code.to_string(status, "status %d"))
 
 
+def sizes(of: tuple[int, ...]) -> Any:
+    """As C has them: size_t[]."""
+    return (ctypes.c_size_t * len(of))(*of)
+
+
 def _call(
     queue: Any, kernel: Any, global_size: tuple[int, ...], local_size: tuple[int, ...]
 ) -> tuple[Any, ...]:
     """clEnqueueNDRangeKernel's arguments: no offset, no events."""
-    sizes = ctypes.c_size_t * len(global_size)
     return (
         ctypes.c_void_p(queue.int_ptr),
         ctypes.c_void_p(kernel.int_ptr),
         ctypes.c_uint(len(global_size)),
         None,
-        sizes(*global_size),
-        sizes(*local_size),
+        sizes(global_size),
+        sizes(local_size),
         ctypes.c_uint(0),
         None,
         None,
