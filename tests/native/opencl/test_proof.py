@@ -12,10 +12,13 @@ import pyopencl as cl
 from wavefit.native.limits import of_opencl
 from wavefit.native.opencl import kernels, proof, reference, specimens
 from wavefit.native.opencl.edges import edges
-from wavefit.native.opencl.selftest import data
+from wavefit.native.opencl.selftest import TOLERANCES, data
 from wavefit.native.operation import Buffer, Config, Implementation, Kernel, Launch, Limits, Operation
 
 PRODUCT = specimens.matmul(specimens.rows(64, 32), specimens.rows(32, 16))
+NARROW = specimens.requantised(
+    specimens.small_conv(specimens.image(2, 8, 12, 12, dtype="uint8"), 12, (3, 3), pad=1, zero_point=99)
+)
 CONV = specimens.conv(specimens.image(2, 8, 12, 12), 12, (3, 3), pad=1, stride=2)
 
 
@@ -61,7 +64,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def flaw(context: Any, operation: Operation, template: str, config: Config) -> str:
     limits = of_opencl(context.devices[0], None)
-    return proof.flaw(context, operation, template, config, limits, 1e-5)
+    return proof.flaw(context, operation, template, config, limits, TOLERANCES[operation.output.dtype])
 
 
 def test_finds_what_is_right_for_one_size_by_chance(context: Any) -> None:
@@ -69,7 +72,7 @@ def test_finds_what_is_right_for_one_size_by_chance(context: Any) -> None:
     assert "off by nan for an output of" in flaw(context, PRODUCT, "rows", {"rows": 4})  # 64 rows are right
 
 
-@pytest.mark.parametrize("operation", [PRODUCT, CONV], ids=["product", "convolution"])
+@pytest.mark.parametrize("operation", [PRODUCT, CONV, NARROW], ids=["product", "convolution", "requantised"])
 def test_finds_nothing_where_nothing_is(context: Any, operation: Operation) -> None:
     limits = of_opencl(context.devices[0], None)
     template = next(name for name in kernels.claiming(operation) if name in ("matmul", "conv_gemm"))
@@ -77,7 +80,7 @@ def test_finds_nothing_where_nothing_is(context: Any, operation: Operation) -> N
     assert flaw(context, operation, template, config) == ""
 
 
-@pytest.mark.parametrize("operation", [PRODUCT, CONV], ids=["product", "convolution"])
+@pytest.mark.parametrize("operation", [PRODUCT, CONV, NARROW], ids=["product", "convolution", "requantised"])
 def test_other_sizes_fit_together_and_keep_the_order_of_memory(operation: Operation) -> None:
     found = list(edges(operation))
     assert len({edge.output.shape for edge in found} | {operation.output.shape}) == len(found) + 1

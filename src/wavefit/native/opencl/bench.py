@@ -97,13 +97,17 @@ def _buffers(
     return {
         "input": [None if view is None else _Guarded(queue, view, array) for view, array in pairs],
         "output": [_Guarded(queue, view, None) for view in operation.outputs],
-        "packed": [_Guarded(queue, _flat(array.nbytes), array) for array in packed],
+        "packed": [_Guarded(queue, _flat(array.nbytes), _bytes(array)) for array in packed],
         "scratch": [_Guarded(queue, _flat(size), None) for size in made.scratch],
     }
 
 
 def _flat(size: int) -> View:
     return View(shape=(size,), strides=(1,), dtype="uint8")
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _once(cl: Any, queue: Any, launches: list[Any]) -> float:
@@ -120,9 +124,7 @@ class _Guarded:
 
         self._queue, self._view = queue, view
         memory = np.full(view.extent * view.itemsize, _POISON, np.uint8)
-        if array is not None and view.dtype == "uint8":
-            memory[...] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        elif array is not None and array.size:
+        if array is not None and array.size:
             _strided(memory.view(view.dtype), view)[...] = array
         self._size = max(memory.nbytes, 4)
         zone = np.full(_GUARD, _CANARY, np.uint8)

@@ -19,8 +19,15 @@ Compute = Callable[[dict[str, Any], Sequence[Any], tuple[int, ...]], Array]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
+    "sub": np.subtract,
     "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
     "relu": lambda x: np.maximum(x, 0),
+    "clip": np.clip,
+    "round": np.rint,
+    "cast": lambda x: x,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "erf": np.vectorize(math.erf, otypes=[np.float64]),
 }
@@ -42,10 +49,12 @@ def compute(operation: Operation, inputs: Sequence[Array | None]) -> Array:
 
 def _expression(operation: Operation, operands: list[Any], shape: tuple[int, ...]) -> Array:
     assert operation.epilogue is not None
-    known = list(operands)
+    known = [np.asarray(each, np.float64) for each in operands]
     for step in operation.epilogue.steps:
         arguments = (known[each] if isinstance(each, int) else each for each in step.arguments)
-        known.append(FUNCTIONS[step.function](*arguments))
+        value = FUNCTIONS[step.function](*arguments)
+        integral = step.function == "cast" and np.dtype(step.dtype).kind in "iu"
+        known.append(np.trunc(value) if integral else value)
     return np.broadcast_to(known[-1], shape)
 
 

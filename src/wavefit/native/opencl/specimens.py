@@ -27,6 +27,18 @@ GELU = Pointwise(
         Apply(function="mul", arguments=(0, 4)),
     ),
 )
+REQUANTISE = Pointwise(  # by scales, with a residual in int8 added, rounded and held within int8
+    operands=3,
+    steps=(
+        Apply(function="mul", arguments=(0, 1)),
+        Apply(function="cast", arguments=(2,)),
+        Apply(function="mul", arguments=(4, 0.5)),
+        Apply(function="add", arguments=(3, 5)),
+        Apply(function="round", arguments=(6,)),
+        Apply(function="clip", arguments=(7, -128.0, 127.0)),
+        Apply(function="cast", arguments=(8,), dtype="int8"),
+    ),
+)
 SILU = Pointwise(
     operands=1,
     steps=(Apply(function="sigmoid", arguments=(0,)), Apply(function="mul", arguments=(0, 1))),
@@ -88,6 +100,19 @@ def small_conv(x: View, outs: int, kernel: tuple[int, ...], *, zero_point: int =
         attributes={**plain.attributes, "zero_point": zero_point},
         constant=(False, True),
         own=2,
+    )
+
+
+def requantised(plain: Operation) -> Operation:
+    """Sums of small integers, scaled by channel, with a residual added, as int8; ``plain``: a :func:`small_conv`."""
+    y = image(*plain.output.shape, dtype="int8")
+    scales = rows(y.shape[1], *(1,) * (len(y.shape) - 2))
+    return msgspec.structs.replace(
+        plain,
+        inputs=(*plain.inputs, scales, y),
+        outputs=(y,),
+        constant=(False, True, True, False),
+        epilogue=REQUANTISE,
     )
 
 
@@ -275,6 +300,9 @@ def layers() -> dict[str, Operation]:
         "resnet 3x3 256 14 half": conv(image(1, 256, 14, 14, dtype="float16"), 256, (3, 3), pad=1),
         "resnet 3x3 128 28 int8": small_conv(image(1, 128, 28, 28, dtype="int8"), 128, (3, 3), pad=1),
         "resnet 1x1 256-64 56 int8": small_conv(image(1, 256, 56, 56, dtype="int8"), 64, (1, 1)),
+        "resnet 3x3 256 14 int8 to int8": requantised(
+            small_conv(image(1, 256, 14, 14, dtype="int8"), 256, (3, 3), pad=1)
+        ),
         "resnet mean 7x7": reduce("mean", image(1, 2048, 7, 7), 2, 3),
         "resnet classes": matmul(rows(1, 2048), rows(2048, 1000), bias=True),
         "mobilenet depthwise 96": conv(image(1, 96, 112, 112), 96, (3, 3), stride=2, pad=1, group=96),
@@ -321,6 +349,12 @@ def odd() -> dict[str, Operation]:
         "3x3 groups int8": small_conv(image(1, 24, 13, 11, dtype="int8"), 36, (3, 3), pad=1, group=4),
         "depthwise int8": small_conv(
             image(1, 33, 17, 15, dtype="uint8"), 33, (3, 3), pad=1, group=33, zero_point=9
+        ),
+        "3x3 int8 to int8": requantised(
+            small_conv(image(2, 20, 9, 7, dtype="uint8"), 24, (3, 3), pad=1, zero_point=77)
+        ),
+        "depthwise int8 to int8": requantised(
+            small_conv(image(1, 32, 9, 11, dtype="int8"), 32, (3, 3), pad=1, group=32, zero_point=-5)
         ),
         "transposed 3x3": conv_transpose(image(1, 12, 9, 7), 10, (3, 3), 2, 1),
         "square": matmul(rows(64, 96), rows(96, 128), bias=True),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wavefit.native.opencl import kernels
+from wavefit.native.opencl import draw, kernels
 from wavefit.native.opencl.build import build, load
 from wavefit.native.opencl.comparison import Comparison
 from wavefit.native.operation import Buffer, Config, Implementation, Operation, View
@@ -76,10 +76,9 @@ class Trial:
     def _random(self, view: View, number: int) -> np.ndarray:
         """The first elements of a buffer; indices of a Gather stay inside what they pick from."""
         count = min(view.extent, _BLOCK)
-        if view.dtype.startswith("float"):
-            return self._rng.standard_normal(count, np.float32).astype(view.dtype)
-        if view.dtype == "bool":
-            return self._rng.integers(0, 2, count).astype(np.uint8)
+        drawn = draw.numbers(self.operation, number, count, self._rng)
+        if drawn is not None:
+            return drawn
         most = min((n for n in self.operation.input(0).shape if n > 1), default=1) if number == 1 else 100
         return self._rng.integers(0, most, count).astype(view.dtype)
 

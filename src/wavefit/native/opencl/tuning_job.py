@@ -22,7 +22,7 @@ from wavefit.schema import fingerprint
 if TYPE_CHECKING:
     from wavefit.native.opencl.tuning import Task
 
-TOLERANCES = {"float32": 1e-4, "float16": 5e-3}
+TOLERANCES = {"float32": 1e-4, "float16": 5e-3, "int8": 5e-3, "uint8": 5e-3}
 """Relative L2 to the first answer, which rounds otherwise too. Other types must be equal."""
 
 _COMPILE_S = 20.0

@@ -10,25 +10,12 @@ from native.opencl.harness import run
 from native.opencl.kernels.test_conv_gemm import image
 
 from wavefit.native.opencl import kernels, reference
-from wavefit.native.opencl.specimens import rows, turned
+from wavefit.native.opencl.specimens import REQUANTISE, rows, turned
 from wavefit.native.operation import Config, Operation, View
-from wavefit.native.pointwise import Apply, Pointwise
 
 pytest.importorskip("pyopencl")
 
 TILE: Config = {"tile_m": 32, "tile_n": 32, "tile_k": 8, "item_m": 2, "item_n": 4, "split": 1, "unroll": 4}
-REQUANTISE = Pointwise(  # scales, a residual in int8, rounded and held within int8 again
-    operands=3,
-    steps=(
-        Apply(function="mul", arguments=(0, 1)),
-        Apply(function="cast", arguments=(2,)),
-        Apply(function="mul", arguments=(4, 0.5)),
-        Apply(function="add", arguments=(3, 5)),
-        Apply(function="round", arguments=(6,)),
-        Apply(function="clip", arguments=(7, -128.0, 127.0)),
-        Apply(function="cast", arguments=(8,), dtype="int8"),
-    ),
-)
 
 
 def conv(x: View, weight: tuple[int, ...], y: View, *more: View, **attributes: Any) -> Operation:
