@@ -137,6 +137,19 @@ def test_rusticl_counts_single_cus() -> None:
     assert not found.dot2
 
 
+def test_a_listed_dot_product_is_fast_only_where_the_target_has_the_instruction() -> None:
+    listed = "cl_khr_fp16 cl_khr_integer_dot_product "
+    names = {"gfx90c": "AMD Radeon Graphics (radeonsi, renoir, ", "gfx1103": "AMD Radeon 780M (radeonsi, "}
+    found = [
+        limits.of_opencl(recorded(f"{name}{gfx}, DRM 3.61)", "rusticl", listed, {}))
+        for gfx, name in names.items()
+    ]
+    assert [each.gfx for each in found] == list(names)
+    assert [each.dot for each in found] == [False, True]
+    assert not any(each.dot2 for each in found)
+    assert limits.of_opencl(recorded("Intel Arc", "Intel", listed, {})).dot
+
+
 def test_a_gpu_that_the_catalogue_lacks_keeps_what_its_driver_says() -> None:
     name = "AMD Radeon RX 580 Series (radeonsi, polaris10, LLVM 15)"
     found = limits.of_opencl(recorded(name, "rusticl", "", {}, local_mem_size=32768))

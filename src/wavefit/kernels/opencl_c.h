@@ -242,10 +242,13 @@ _INTEGERS(_INT_VECTORS)
 _ABS(char, uchar) _ABS(short, ushort) _ABS(int, uint) _ABS(long, ulong)
 #define _ABS_U(T) _OV T abs(T x) { return x; }
 _ABS_U(uchar) _ABS_U(ushort) _ABS_U(uint) _ABS_U(ulong)
-_OV int mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
-_OV uint mul24(uint a, uint b) { return (a & 0xffffff) * (b & 0xffffff); }
-_OV int mad24(int a, int b, int c) { return mul24(a, b) + c; }
-_OV uint mad24(uint a, uint b, uint c) { return mul24(a, b) + c; }
+#define _24_BITS(T, U) \
+    _OV T mul24(T a, T b) { return ((a << 8) >> 8) * ((b << 8) >> 8); } \
+    _OV U mul24(U a, U b) { return (a & 0xffffffu) * (b & 0xffffffu); } \
+    _OV T mad24(T a, T b, T c) { return mul24(a, b) + c; } \
+    _OV U mad24(U a, U b, U c) { return mul24(a, b) + c; }
+_24_BITS(int, uint) _24_BITS(int2, uint2) _24_BITS(int3, uint3) _24_BITS(int4, uint4) _24_BITS(int8, uint8)
+_24_BITS(int16, uint16)
 _OV int mul_hi(int a, int b) { return (int)(((long)a * b) >> 32); }
 _OV uint mul_hi(uint a, uint b) { return (uint)(((ulong)a * b) >> 32); }
 _OV int mad_hi(int a, int b, int c) { return mul_hi(a, b) + c; }

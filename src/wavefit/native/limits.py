@@ -57,7 +57,9 @@ def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:
     limits = _with_figures(limits, device)
     amd = cl_device.platform.name.startswith(
         _AMD
-    )  # its compiler has built-in functions for what the target has
+    )  # whose compiler has built-in functions for what the target has
+    listed = "cl_khr_integer_dot_product" in extensions
+    charted = limits.gfx is not None and catalogue.target(limits.gfx) is not None
     return replace(
         limits,
         compute_units=limits.compute_units or cl_device.max_compute_units,
@@ -65,7 +67,8 @@ def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:
         local_bytes=cl_device.local_mem_size,
         fp16="cl_khr_fp16" in extensions,
         subgroups="cl_khr_subgroups" in extensions,
-        dot="cl_khr_integer_dot_product" in extensions or (amd and limits.dot),
+        # Mesa's rusticl lists it for every GPU, with instructions for it or without
+        dot=(listed or amd) and limits.dot if charted else listed,
         dot2=amd and limits.dot2,
         command_buffers="cl_khr_command_buffer" in extensions,
         unified=bool(cl_device.host_unified_memory),

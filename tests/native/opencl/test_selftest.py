@@ -17,7 +17,7 @@ from wavefit.schema import Device, Runtime
 
 cl = pytest.importorskip("pyopencl")
 
-LIMITS = Limits(name="a GPU", wave=32, registers=1024, waves=16, simds=2)
+LIMITS = Limits(name="a GPU", wave=32, registers=1024, waves=16, simds=2, dot=True, fp16=True)
 
 
 def device_here() -> Device:

@@ -23,7 +23,7 @@ def of_operations(operations: Mapping[str, Operation], targets: Iterable[str]) -
     for target in targets:
         held = limits.of_gfx(target)
         for name, operation in operations.items():
-            for template in kernels.claiming(operation):
+            for template in kernels.claiming(operation, held):
                 made = kernels.get(template)
                 config = next(iter(made.configurations(operation, held)))
                 for launch in made.build(operation, config).launches:

@@ -53,7 +53,7 @@ class Chooser:
 
     def _cheapest(self, operation: Operation) -> tuple[float, str, Config] | None:
         best: tuple[float, str, Config] | None = None
-        for name in kernels.claiming(operation):
+        for name in kernels.claiming(operation, self._limits):
             made = kernels.get(name)
             config = next(iter(made.configurations(operation, self._limits)))
             cost = made.cost(operation, config, self._limits)

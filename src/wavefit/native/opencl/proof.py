@@ -66,7 +66,7 @@ def _has_reference(operation: Operation) -> bool:
 
 
 def _tries(operation: Operation, template: str, config: Config, limits: Limits) -> bool:
-    return template in kernels.claiming(operation) and any(
+    return template in kernels.claiming(operation, limits) and any(
         each == config for each in kernels.get(template).configurations(operation, limits)
     )
 

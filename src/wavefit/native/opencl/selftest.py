@@ -136,7 +136,9 @@ def cases(held: Limits) -> Iterator[Case]:
     operations = specimens.odd()
     for template in kernels.names():
         for name, operation in operations.items():
-            if operation.op not in kernels.get(template).OPS or template not in kernels.claiming(operation):
+            if operation.op not in kernels.get(template).OPS or template not in kernels.claiming(
+                operation, held
+            ):
                 continue
             configs = list(kernels.get(template).configurations(operation, held))
             for number in dict.fromkeys((0, min(_SPREAD, len(configs) - 1))):

@@ -125,7 +125,7 @@ def _leaves_a_choice(operation: Operation, limits: Limits) -> bool:
     if len(operation.outputs) != 1:
         return False
     count = 0
-    for name in kernels.claiming(operation):
+    for name in kernels.claiming(operation, limits):
         for _ in kernels.get(name).configurations(operation, limits):
             count += 1
             if count > 1:

@@ -255,7 +255,7 @@ class Job:
 
 def candidates(operation: Operation, limits: Limits) -> Iterator[Candidate]:
     """Every configuration of every template that computes an operation on such a device."""
-    for name in kernels.claiming(operation):
+    for name in kernels.claiming(operation, limits):
         template = kernels.get(name)
         for config in template.configurations(operation, limits):
             yield Candidate(config, template.cost(operation, config, limits), name)

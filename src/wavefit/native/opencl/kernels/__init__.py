@@ -27,6 +27,12 @@ class Template(Protocol):
         """Whether it computes this operation, with these views as they lie in memory."""
         ...
 
+    def offered(self, operation: Operation, limits: Limits) -> bool:
+        """Whether the device is made for the kernels of an operation that the template claims. Only where they want
+        more than OpenCL C 1.2.
+        """
+        ...
+
     def configurations(self, operation: Operation, limits: Limits) -> Iterator[Config]:
         """Configurations worth trying on such a device, the one to take without tuning first. Never empty.
 
@@ -56,7 +62,17 @@ def get(name: str) -> Template:
     return cast(Template, importlib.import_module(f"{__name__}.{name}"))
 
 
-def claiming(operation: Operation) -> list[str]:
-    """The names of the templates that compute an operation; empty where none does."""
+def claiming(operation: Operation, limits: Limits | None = None) -> list[str]:
+    """The names of the templates that compute an operation; empty where none does.
+
+    Args:
+        operation: what is to be computed.
+        limits: of the device; None: of one that has all that any template needs.
+    """
     candidates = (name for name in names() if operation.op in get(name).OPS)
-    return [name for name in candidates if get(name).claims(operation)]
+    found = [name for name in candidates if get(name).claims(operation)]
+    return found if limits is None else [name for name in found if _offered(get(name), operation, limits)]
+
+
+def _offered(template: Template, operation: Operation, limits: Limits) -> bool:
+    return not hasattr(template, "offered") or template.offered(operation, limits)

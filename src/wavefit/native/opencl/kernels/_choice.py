@@ -60,6 +60,7 @@ def allowed(tile: Tile, widths: tuple[int, int], product: Product, limits: Limit
     """Whether the device can hold the tile, with enough waves to hide its memory's latency, and the tile has work."""
     if (
         not _tiles.fits(tile, widths)
+        or tile.k > (product.arithmetic.most_elements or tile.k)
         or tile.items > limits.work_group
         or tile.local_bytes > limits.local_bytes
     ):
@@ -129,24 +130,44 @@ def seconds(product: Product, tile: Tile, limits: Limits) -> float:
     here = max(1, min(_resident(tile, product, limits), -(-groups // units)))
     reuse = tile.item_m * tile.item_n / (tile.item_m + tile.item_n)
     share = 1.1 * reuse / (reuse + 2) * tile.k / (tile.k + 0.5) * {1: 0.7, 2: 0.95}.get(here, 1.0)
-    work = 2 * tile.m * tile.n * tile.k * product.arithmetic.instructions
+    arithmetic = product.arithmetic
+    work = 2 * tile.m * tile.n * (tile.k * arithmetic.instructions + arithmetic.ending)
+    work *= 2 if _single_issue(product, limits) else 1
     step = max(here * work / (peak / units * share), _STEP_S)
     steps = ceil(ceil(product.length / tile.k) / tile.split) + 1
     compute = -(-groups // (units * here)) * steps * step
     return max(compute, _traffic(product, tile) / bandwidth) + partial_sums(product, tile.split, bandwidth)
 
 
+def _single_issue(product: Product, limits: Limits) -> bool:
+    """Whether the peak counts two instructions at once, and integers' products go one at a time.
+
+    RDNA 3 and 4: AMD, "RDNA3" ISA, 7.6 (Dual Issue VALU), whose opcodes have floats' multiply-add and dot product of
+    halves, and no integers' product.
+    """
+    dual = limits.gfx is not None and limits.gfx.startswith(("gfx11", "gfx12"))
+    return dual and product.arithmetic.sums == "int"
+
+
 def _traffic(product: Product, tile: Tile) -> float:
     """Bytes through memory: each factor once, or a third of how often tiles read it, which the cache does not hold."""
     across, down = -(-product.columns // tile.n), -(-product.rows // tile.m)
-    again = product.length * (product.rows * across + product.columns * down) / 3
-    return max(least_bytes(product), 4 * product.batch * again)
+    first, second = _bytes(product)
+    again = (product.rows * across * first + product.columns * down * second) / 3
+    return max(least_bytes(product), product.batch * again)
 
 
 def least_bytes(product: Product) -> int:
-    """Of both factors and the result, each once, with elements of 32 bits."""
-    once = product.rows * (product.columns + product.length) + product.columns * product.length
-    return 4 * product.batch * once
+    """Of both factors and the result, each once."""
+    first, second = _bytes(product)
+    result = product.columns * product.operation.output.itemsize
+    return product.batch * (product.rows * (result + first) + product.columns * second)
+
+
+def _bytes(product: Product) -> tuple[int, int]:
+    """Of a row of the first factor, and of a column of the second."""
+    first, second = (product.depth * product.operation.input(number).itemsize for number in (0, 1))
+    return first, second
 
 
 def partial_sums(product: Product, split: int, bandwidth: float) -> float:

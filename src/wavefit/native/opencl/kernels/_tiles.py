@@ -30,6 +30,8 @@ class Arithmetic:
         end: a statement after them.
         registers: 32-bit registers of an accumulator.
         instructions: of a product of two elements, added up.
+        ending: instructions that an accumulator takes after a step's products.
+        most_elements: of a step; 0: any number.
     """
 
     held: str
@@ -39,6 +41,8 @@ class Arithmetic:
     end: str = ""
     registers: float = 1
     instructions: float = 1
+    ending: float = 0
+    most_elements: int = 0
 
     @property
     def zero(self) -> str:

@@ -4,23 +4,32 @@ A word of one factor times a word of the other, added to a 32-bit sum, is what A
 ``v_dot2_f32_f16`` do at the rate of one fp32 multiply-add (AMD, "Vega 7nm" and "RDNA 2" ISA documents, VOP3P). Targets
 without the latter have ``v_pk_fma_f16``, which adds in half: its sums are moved to float after every step of a tile.
 
+Such a sum of n products, n words a step, is off by at most n u / (1 - n u) of the sum of their sizes, u = 2^-11
+(Higham, Accuracy and Stability of Numerical Algorithms, 3.1), and by n 2^-25 where products fall below half's normal
+numbers. For normal random numbers the relative L2 is 6e-4 with n = 16, and 4.6e-4 with 8, where the output's own
+rounding is 2e-4. It overflows where n products together pass 65504.
+
 Which of them is used stands in the configuration; the text has the same arithmetic in plain C for compilers that know
-neither OpenCL's integer dot product nor AMD's built-in functions, so that it is right everywhere, and slow there.
+neither OpenCL's integer dot product nor AMD's built-in functions, so that tests run it anywhere. It is offered to
+devices that are made for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from math import prod
 
 import numpy as np
 
+from wavefit.device import catalogue
 from wavefit.native.opencl.kernels import _product, _space
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Arithmetic, Side
 from wavefit.native.operation import Limits, Operation, View
 
 BYTES = ("int8", "uint8")
+_RUN = 16  # words of a step whose products are summed in half
 _FLIP = 0x80808080  # uint8 less 128, as int8
 
 _DOT4 = """\
@@ -53,19 +62,25 @@ static float4 dots(uint a, uint4 b, float4 sum) {
     return (float4)(dot2(a, b.s0, sum.s0), dot2(a, b.s1, sum.s1), dot2(a, b.s2, sum.s2), dot2(a, b.s3, sum.s3));
 }"""
 
-_BUILTINS = """\
-#if defined(__AMDGCN__) && defined(__has_builtin)
-#if __has_builtin(__builtin_amdgcn_sdot4)
-#define WAVEFIT_SDOT4
-#endif
-#if __has_builtin(__builtin_amdgcn_sudot4)
-#define WAVEFIT_SUDOT4
-#endif
-#if __has_builtin(__builtin_amdgcn_fdot2)
-#pragma OPENCL EXTENSION cl_khr_fp16 : enable
-#define WAVEFIT_FDOT2
-#endif
-#endif"""
+
+@cache
+def _builtins() -> str:
+    """Which of AMD's built-in functions the compiler has: by its target, which every version of it names in a macro.
+
+    ``__has_builtin`` alone will not do: older versions of clang say yes to those of other targets.
+    """
+    lines = []
+    for instruction, macro in (
+        ("v_dot4_i32_iu8", "SUDOT4"),
+        ("v_dot4_i32_i8", "SDOT4"),
+        ("v_dot2_f32_f16", "FDOT2"),
+    ):
+        having = [f"defined(__{each.gfx}__)" for each in catalogue.targets() if instruction in each.dot]
+        lines += [f"#if {' || '.join(having)}", f"#define WAVEFIT_{macro}", "#endif"]
+    return "\n".join([*lines, "#ifdef WAVEFIT_FDOT2", _HALF, "#endif"])
+
+
+_HALF = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable"
 
 _PACKED = """\
 #ifdef cl_khr_fp16
@@ -87,13 +102,8 @@ static uint word(__global const {kind} *from, int step, int count) {{
 }}"""
 
 
-def arithmetic(sums: str, limits: Limits | None = None) -> Arithmetic:
-    """How words are multiplied.
-
-    Args:
-        sums: "dot4" of bytes; of halves "dot2", or "packed" where sums are halves for a step of the tile.
-        limits: of the device, for what an instruction of it is worth; None where only the text is wanted.
-    """
+def arithmetic(sums: str) -> Arithmetic:
+    """How words are multiplied: bytes "dot4", halves "dot2", or "packed": summed in half for a step of the tile."""
     if sums == "packed":
         return Arithmetic(
             held="uint",
@@ -102,22 +112,23 @@ def arithmetic(sums: str, limits: Limits | None = None) -> Arithmetic:
             begin="BEGIN({c});",
             end="END({c});",
             registers=2,
-            instructions=1.1,
+            ending=4,
+            most_elements=_RUN,
         )
-    product = "{c} = dots({f}, {g}, {c});"
-    if sums == "dot2":
-        slow = limits is not None and not limits.dot2
-        return Arithmetic(held="uint", sums="float", product=product, instructions=2.5 if slow else 1)
-    if limits is None or limits.dot:
-        return Arithmetic(held="uint", sums="int", product=product)
-    return Arithmetic(held="uint", sums="int", product=product, instructions=6, registers=1.7)
+    kind = "float" if sums == "dot2" else "int"
+    return Arithmetic(held="uint", sums=kind, product="{c} = dots({f}, {g}, {c});")
 
 
 def sums(operation: Operation, limits: Limits) -> str:
     """The arithmetic that a device is best at."""
     if operation.input(0).dtype in BYTES:
         return "dot4"
-    return "packed" if limits.fp16 and not limits.dot2 else "dot2"
+    return "dot2" if limits.dot2 else "packed"
+
+
+def offered(operation: Operation, limits: Limits) -> bool:
+    """Whether a device multiplies words in one instruction."""
+    return limits.dot if operation.input(0).dtype in BYTES else limits.dot2 or limits.fp16
 
 
 def depths(dtype: str) -> int:
@@ -135,7 +146,7 @@ def claims(operation: Operation) -> bool:
 
 def _functions(operation: Operation, sums: str, whole: bool) -> list[str]:
     """What a kernel of words calls; ``whole``: words are loaded as such."""
-    lines = [_BUILTINS, _DOT4 if sums == "dot4" else _DOT2]
+    lines = [_builtins(), _DOT4 if sums == "dot4" else _DOT2]
     lines += [_PACKED] if sums == "packed" else []
     if not whole:
         dtype = operation.input(0).dtype
@@ -148,7 +159,7 @@ def _functions(operation: Operation, sums: str, whole: bool) -> list[str]:
     return lines
 
 
-def in_words(product: Product, elements: int, how: str, whole: bool, limits: Limits | None = None) -> Product:
+def in_words(product: Product, elements: int, how: str, whole: bool) -> Product:
     """The product over words: ``elements`` of them along the depth, followed by one of constants in packed order."""
     shift = _shift(product.operation)
     constant = ""
@@ -157,7 +168,7 @@ def in_words(product: Product, elements: int, how: str, whole: bool, limits: Lim
         constant = f"*(__global const int4 *)((__global const int *)in1 + {place})"
     return replace(
         product,
-        arithmetic=arithmetic(how, limits),
+        arithmetic=arithmetic(how),
         elements=elements,
         constant=constant,
         functions=tuple(_functions(product.operation, how, whole)),

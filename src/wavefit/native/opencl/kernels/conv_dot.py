@@ -23,10 +23,13 @@ def claims(operation: Operation) -> bool:
     return _words.claims(operation) and conv_gemm.one_group(operation)
 
 
+offered = _words.offered
+
+
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """As for a matrix product, and ``sums``: how words are multiplied; ``tile_k`` counts words."""
     how = _words.sums(operation, limits)
-    product, reading = _arranged(operation, how, limits)
+    product, reading = _arranged(operation, how)
     for config in _choice.configurations(product, (reading.width, 4), limits):
         yield {**config, "sums": how}
 
@@ -45,17 +48,17 @@ def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     """A product's, an eighth more where places are computed."""
-    product, _ = _arranged(operation, str(config["sums"]), limits)
+    product, _ = _arranged(operation, str(config["sums"]))
     factor = 1.0 if conv_gemm.plain(_conv.conv(operation), operation) else 1.125
     return _choice.seconds(product, _tiles.tile(config), limits) * factor
 
 
-def _arranged(operation: Operation, how: str, limits: Limits | None = None) -> tuple[Product, Reading]:
+def _arranged(operation: Operation, how: str) -> tuple[Product, Reading]:
     product, _ = conv_gemm.arranged(operation)
     shape = _conv.conv(operation)
     whole = _words.whole(shape.x, 1)
     elements = _words.elements(shape.w.shape, shape.w.dtype)
-    return _words.in_words(product, elements, how, whole, limits), _reading(operation, shape, whole)
+    return _words.in_words(product, elements, how, whole), _reading(operation, shape, whole)
 
 
 def _reading(operation: Operation, shape: Conv, whole: bool) -> Reading:

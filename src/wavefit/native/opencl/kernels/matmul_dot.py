@@ -26,10 +26,13 @@ def claims(operation: Operation) -> bool:
     )
 
 
+offered = _words.offered
+
+
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """As for a matrix product, and ``sums``: how words are multiplied; ``tile_k`` counts words."""
     how = _words.sums(operation, limits)
-    product, a = _arranged(operation, how, limits)
+    product, a = _arranged(operation, how)
     for config in _choice.configurations(product, (a.width, 4), limits):
         yield {**config, "sums": how}
 
@@ -46,14 +49,14 @@ def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
-    product, _ = _arranged(operation, str(config["sums"]), limits)
+    product, _ = _arranged(operation, str(config["sums"]))
     return _choice.seconds(product, _tiles.tile(config), limits)
 
 
-def _arranged(operation: Operation, how: str, limits: Limits | None = None) -> tuple[Product, Side]:
+def _arranged(operation: Operation, how: str) -> tuple[Product, Side]:
     product, laid, _, steps = matmul.factors(operation)
     x, w = operation.input(0), operation.input(1)
     whole = _words.whole(x, len(x.shape) - 1)
     elements = _words.elements(w.shape[::-1], w.dtype)
-    made = _words.in_words(product, elements, how, whole, limits)
+    made = _words.in_words(product, elements, how, whole)
     return made, _words.rows(made, laid, steps[0], x)
