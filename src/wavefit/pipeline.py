@@ -346,7 +346,7 @@ class _Trials:
         self._journal = journal
         self._work = work
         self._progress = progress
-        self._planners = {name: Planner(model) for name, model in models.items()}
+        self._planners = {name: Planner(model, routes.refine(model)) for name, model in models.items()}
 
     def sweep(self, first: Plan, device: Device) -> None:
         """Tries one way to run the model at every batch, until that is no longer worthwhile."""

@@ -61,11 +61,12 @@ def command(
         where, cpu = with_memory(where, memory), None
     with stoppable("stopped"), tempfile.TemporaryDirectory(prefix="wavefit-") as workdir:
         found = resolve_model(model, shapes.specs(), Path(workdir))
+        from wavefit import routes
         from wavefit.cli._progress import TerminalProgress
         from wavefit.plan.outlook import Question, outlook
         from wavefit.plan.predict import Planner
 
-        planner = Planner(found)
+        planner = Planner(found, routes.refine(found))
         sizes = shapes.sizes()
         questions = [
             Question(device=where, cpu=cpu, precision=each, batches=batches, sizes=sizes, route=route)

@@ -9,7 +9,7 @@ Occupancy Calculator (registers are given to a warp 256 at a time).
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -33,6 +33,14 @@ def of_gfx(gfx: str) -> Limits:
         InputError: the catalogue has no such target.
     """
     return _of_target(catalogue.device_of(gfx.lower()))
+
+
+def of_device(device: Device) -> Limits:
+    """The limits of a device of this machine, or of the catalogue, as far as they are known without asking a driver."""
+    if device.gfx is not None and catalogue.target(device.gfx) is not None:
+        return _of_target(device)
+    kind: Literal["cpu", "gpu"] = "cpu" if device.kind == "cpu" else "gpu"
+    return _with_figures(Limits(name=device.name or device.id, gfx=device.gfx, kind=kind), device)
 
 
 def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:

@@ -99,10 +99,11 @@ def _at(planner: Planner, question: Question, offered: Budget, batch: int, say: 
     found = planner.explain(plan.shapes)
     needed = memory(found, planner.model, question.device, plan)
     prediction = planner.predict(question.device, plan) or Prediction()
+    peak = prediction.peak_bytes or needed.peak_bytes
     return At(
         batch=batch,
         memory=needed,
-        fits=None if offered.bytes is None else needed.peak_bytes <= offered.bytes,
+        fits=None if offered.bytes is None else peak <= offered.bytes,
         transfer=transfer(found, question.device, planner.model.parameters, question.precision),
         roof=roofline(found, question.device, question.precision, is_fused(plan)),
         prediction=prediction,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -14,12 +14,21 @@ from wavefit.plan.trace import Trace, trace
 from wavefit.plan.transfer import transfer
 from wavefit.schema import Device, Model, Plan, Prediction
 
+Refine = Callable[[Device, Plan, Prediction], Prediction]
+"""What a route that knows its own kernels makes of a general prediction."""
+
 
 class Planner:
-    """Predictions for one model. Its graph is walked once for each set of shapes."""
+    """Predictions for one model. Its graph is walked once for each set of shapes.
 
-    def __init__(self, model: Model) -> None:
+    Args:
+        model: whose graph.
+        refine: is given every prediction; None: they stay as they are.
+    """
+
+    def __init__(self, model: Model, refine: Refine | None = None) -> None:
         self.model = model
+        self._refine = refine
         self._traces: dict[tuple[tuple[str, tuple[int, ...]], ...], Trace | None] = {}
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]]) -> Trace | None:
@@ -41,7 +50,14 @@ class Planner:
         return self.trace(shapes) or trace(self.model, shapes)
 
     def predict(self, device: Device, plan: Plan) -> Prediction | None:
-        """Memory and time of one plan; None where the graph cannot be walked at its shapes.
+        """Memory and time of one plan; None where the graph cannot be walked at its shapes."""
+        general = self._predict(device, plan)
+        if general is None or self._refine is None:
+            return general
+        return self._refine(device, plan, general)
+
+    def _predict(self, device: Device, plan: Plan) -> Prediction | None:
+        """As for any route that does its work well.
 
         A figure is None where a peak that it needs is not known. ``total_s`` is compute and memory by the roofline of
         every node, launches where their cost is known, and transfer where there is a link. For PyTorch on a GPU whose

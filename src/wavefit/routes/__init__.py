@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
 from wavefit.routes.session import Session
-from wavefit.schema import Device, Model, Plan, Request, Unsupported
+from wavefit.schema import Device, Model, Plan, Prediction, Request, Unsupported
 
 
 class Route(Protocol):
@@ -60,6 +60,16 @@ def get(name: str) -> Route:
 def runs_onnx(name: str) -> bool:
     """Whether a route opens ``Model.path``; the others set ``RUNS_EXPORTED_PROGRAM`` and open the .pt2 beside it."""
     return not getattr(get(name), "RUNS_EXPORTED_PROGRAM", False)
+
+
+def refine(model: Model) -> Callable[[Device, Plan, Prediction], Prediction]:
+    """What routes with kernels of their own make of the planner's predictions for a model; they offer ``predict``."""
+
+    def refined(device: Device, plan: Plan, general: Prediction) -> Prediction:
+        own = getattr(get(plan.route), "predict", None)
+        return general if own is None else cast(Prediction, own(plan, model, device, general))
+
+    return refined
 
 
 def tunes(name: str) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from wavefit.device.user_cache import user_cache
@@ -24,6 +25,7 @@ from wavefit.schema import (
     Placement,
     Plan,
     Precision,
+    Prediction,
     ProviderShare,
     Request,
     Unsupported,
@@ -130,6 +132,31 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     found = find(device)
     program = _program(plan, model, Chooser(of_opencl(found, device), known(found)))
     return NativeSession(model, plan, program, found)
+
+
+def predict(plan: Plan, model: Model, device: Device, general: Prediction) -> Prediction:
+    """The engine's own account of a plan on a GPU: what it allocates, and what its kernels are expected to take.
+
+    Memory is exact: arena, weights, and two sets of inputs and outputs, as in a stream. The time is the sum of the
+    chosen templates' costs, with the copies that ``general`` has.
+    """
+    from wavefit.native.limits import of_device
+    from wavefit.native.opencl.chooser import Chooser
+
+    if device.kind == "cpu" or _packages.version("onnx-ir") is None:
+        return general
+    chooser = Chooser(of_device(device))
+    try:
+        program = _program(plan, model, chooser)
+    except (InputError, RouteError):  # it is told where the plan is asked for, or opened
+        return general
+    costs = [chooser.cost(operation) or 0.0 for operation, _ in program.operations]
+    known = of_device(device).flops is not None and general.transfer_s is not None
+    return msgspec.structs.replace(
+        general,
+        peak_bytes=program.device_bytes + program.port_bytes,
+        total_s=sum(costs) + (general.transfer_s or 0.0) if known else general.total_s,
+    )
 
 
 def _program(plan: Plan, model: Model, chooser: Chooser) -> Program:
