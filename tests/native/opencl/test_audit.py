@@ -56,12 +56,13 @@ def test_narrow_products_are_one_instruction(
     if isinstance(found, toolchain.Missing):
         pytest.skip(found.reason)
     layers = specimens.layers()
-    narrow = {name: layers[name] for name in ("resnet 3x3 128 28 int8", "resnet 3x3 256 14 half")}
-    jobs = [job for job in of_operations(narrow, [target]) if job[0].name.startswith("conv_dot")]
+    names = ("resnet 3x3 128 28 int8", "resnet 3x3 256 14 half", "bert wide int8", "bert wide half")
+    narrow = {name: layers[name] for name in names}
+    jobs = [job for job in of_operations(narrow, [target]) if "_dot" in job[0].name]
     rows = audit.audit(jobs, found, lambda text: None, Cache(tmp_path))
     assert [(row.name, row.problems) for row in rows if not row.good] == []
-    products = [row for row in rows if row.kernel in ("conv_dot", "conv_dot_partial")]
-    for row, kind in zip(products, [kind for kind in kinds if kind is not None], strict=True):
+    products = [row for row in rows if row.kernel is not None and not row.kernel.endswith("_sum")]
+    for row, kind in zip(products, [kind for kind in kinds if kind is not None] * 2, strict=True):
         assert row.resources is not None
         counts = row.resources.instructions
         assert row.resources.instructions.get("scratch", 0) == 0
