@@ -29,7 +29,6 @@ _COMPILE_S = 20.0
 _LATE_S = 5.0  # that the last candidate may still compile when the time is over
 _GAIN = 0.98  # of the default's time: what a winner must come below
 _ROUNDS = 5  # of winner and default, in turns
-_FIRST = 3
 _PATIENCE = 20
 _GRACE_S = 15.0  # that a process has to end after its deadline
 
@@ -48,7 +47,7 @@ class Job:
     def __init__(self, task: Task, context: Any, pool: Compilers, store: Store, operation: Operation) -> None:
         self._task, self._pool, self._store, self._operation = task, pool, store, operation
         self._candidates = list(candidates(operation, task.limits))
-        self._search = Search(self._candidates, Strategy(first=_FIRST, patience=_PATIENCE, seed=task.seed))
+        self._search = Search(self._candidates, Strategy(patience=_PATIENCE, seed=task.seed))
         self._trial = Trial(operation, context, task.seed)
         self._known = store.evaluated(operation.key)
         self._context = context
