@@ -24,16 +24,21 @@ class Outcome:
     """What came of one run.
 
     Args:
-        output: what the output's view shows.
+        outputs: what each output's view shows.
         trespasses: buffers round which, or between whose elements, something was written.
         compile_s: wall-clock seconds that the driver took to build.
         seconds: least device time of all launches together, of several runs.
     """
 
-    output: np.ndarray
+    outputs: tuple[np.ndarray, ...]
     trespasses: tuple[str, ...]
     compile_s: float
     seconds: float
+
+    @property
+    def output(self) -> np.ndarray:
+        """The first."""
+        return self.outputs[0]
 
 
 def run(
@@ -43,6 +48,7 @@ def run(
     config: Config,
     arrays: Sequence[np.ndarray | None],
     context: Any = None,
+    runs: int = _RUNS,
 ) -> Outcome:
     """Builds and runs an operation.
 
@@ -53,6 +59,7 @@ def run(
         config: of the template.
         arrays: one for each input, of the view's shape.
         context: of the device; None makes one.
+        runs: how often it is run.
 
     Raises:
         pyopencl.Error: the driver refused something.
@@ -74,12 +81,13 @@ def run(
         kernel = cl.Kernel(programs[launch.kernel.source], launch.kernel.name)
         kernel.set_args(*(buffers[each.kind][each.index].region for each in launch.arguments))
         launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
-    seconds = [_once(cl, queue, launches) for _ in range(_RUNS)]
+    seconds = [_once(cl, queue, launches) for _ in range(runs)]
     held = [
         (f"{kind} {number}", each) for kind, every in buffers.items() for number, each in enumerate(every)
     ]
     trespasses = tuple(place for name, each in held if each is not None for place in each.trespasses(name))
-    return Outcome(buffers["output"][0].shown(), trespasses, compile_s, min(seconds))
+    outputs = tuple(each.shown() for each in buffers["output"])
+    return Outcome(outputs, trespasses, compile_s, min(seconds))
 
 
 def _buffers(
