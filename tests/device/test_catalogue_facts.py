@@ -152,6 +152,8 @@ def test_dot_products_by_target() -> None:
     """Consumer GCN 5 but gfx906, and gfx1010 and gfx1013, have none (LLVM, AMDGPU.td, FeatureDot*Insts)."""
     without = {gfx for gfx, target in TARGETS.items() if not target.dot}
     assert without == {"gfx900", "gfx902", "gfx904", "gfx909", "gfx90c", "gfx1010", "gfx1013"}
+    halves = {gfx for gfx, target in TARGETS.items() if "v_dot2_f32_f16" in target.dot}
+    assert {*TARGETS} - halves == without | {"gfx1250"}
 
 
 @pytest.mark.parametrize("gfx", TARGETS)

@@ -99,7 +99,11 @@ def test_dot_instructions_by_target() -> None:
 
 
 def test_two_halves_at_once_by_target() -> None:
-    having = [gfx for gfx in ("gfx90c", "gfx906", "gfx942", "gfx1030", "gfx1103") if limits.of_gfx(gfx).dot2]
+    having = [
+        gfx
+        for gfx in ("gfx90c", "gfx906", "gfx942", "gfx1030", "gfx1103", "gfx1250")
+        if limits.of_gfx(gfx).dot2
+    ]
     assert having == ["gfx906", "gfx942", "gfx1030", "gfx1103"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from wavefit.kernels import audit, toolchain
 from wavefit.kernels.cache import Cache
 from wavefit.kernels.compile import Compiled, compile_source
+from wavefit.native import limits
 from wavefit.native.opencl import kernels, specimens
 from wavefit.native.opencl.audit import of_operations
 
@@ -68,6 +69,25 @@ def test_narrow_products_are_one_instruction(
         assert row.resources.instructions.get("scratch", 0) == 0
         assert counts[kind] >= 8, counts
         assert counts["load_128"] >= 4
+
+
+@pytest.mark.parametrize("target", ["gfx908", "gfx950", "gfx1010", "gfx1012", "gfx1201", "gfx1250"])
+def test_words_are_multiplied_at_once_where_the_catalogue_says_so(target: str) -> None:
+    found = toolchain.find("zig")
+    if isinstance(found, toolchain.Missing):
+        pytest.skip(found.reason)
+    held, odd = limits.of_gfx(target), specimens.odd()
+    for name in ("3x3 int8", "3x3 half"):
+        if "conv_dot" not in kernels.claiming(odd[name], held):
+            assert not held.dot
+            continue
+        made = kernels.get("conv_dot")
+        config = next(iter(made.configurations(odd[name], held)))
+        compiled = compile_source(made.build(odd[name], config).launches[0].kernel.source, target, found)
+        assert isinstance(compiled, Compiled), compiled
+        wanted = {"dot4": "v_dot4", "dot2": "dot2", "packed": "v_pk_fma_f16"}[str(config["sums"])]
+        assert compiled.assembly.count(wanted) >= 16
+        assert (config["sums"] == "packed") == (name == "3x3 half" and not held.dot2)
 
 
 def test_int8_without_dot_products_is_one_instruction_a_product(tmp_path: Path) -> None:

@@ -310,6 +310,9 @@ def layers() -> dict[str, Operation]:
         "mobilenet depthwise 96 int8": small_conv(
             image(1, 96, 112, 112, dtype="uint8"), 96, (3, 3), stride=2, pad=1, group=96, zero_point=128
         ),
+        "mobilenet picture int8": small_conv(
+            image(1, 3, 224, 224, dtype="uint8"), 32, (3, 3), stride=2, pad=1, zero_point=114
+        ),
         "resnext groups of 4": conv(image(1, 128, 28, 28), 128, (3, 3), pad=1, group=32),
         "unet up 2x2": conv_transpose(image(1, 64, 32, 32), 32, (2, 2), 2, 0),
         "bert projection": matmul(rows(128, 768), rows(768, 768), bias=True),

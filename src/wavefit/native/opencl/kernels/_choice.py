@@ -66,23 +66,23 @@ def allowed(tile: Tile, widths: tuple[int, int], product: Product, limits: Limit
     ):
         return False
     least = _LEAST_WAVES if limits.gfx else _LEAST_WAVES / 2  # NVIDIA's compiler overlaps more within one
-    if limits.kind == "gpu" and (tile.items % limits.wave or waves(tile, product, limits) < least):
+    if limits.kind == "gpu" and (tile.items % limits.wave or waves(tile, widths, product, limits) < least):
         return False
     if tile.split > 1 and product.length < 2 * tile.split * tile.k:
         return False
-    return tile.registers(product.arithmetic) <= limits.most_registers
+    return tile.registers(product.arithmetic, widths) <= limits.most_registers
 
 
 _LEAST_WAVES = 4
 """Waves of a SIMD: with fewer, a GPU waits for its memory between two pieces."""
 
 
-def waves(tile: Tile, product: Product, limits: Limits) -> float:
+def waves(tile: Tile, widths: tuple[int, int], product: Product, limits: Limits) -> float:
     """Waves that one SIMD holds at once, by registers and by local memory."""
     by_local = _groups_by_local(tile, limits) * _waves_of_group(tile, limits) / limits.simds
     if limits.registers is None:
         return min(by_local, _LEAST_WAVES)
-    most = limits.registers // _held(tile, product, limits)
+    most = limits.registers // _held(tile, product, limits, widths)
     return min(most, by_local, limits.waves or most)
 
 
@@ -93,10 +93,10 @@ def _waves_of_group(tile: Tile, limits: Limits) -> int:
     return -(-tile.items // max(limits.wave, 1))
 
 
-def _held(tile: Tile, product: Product, limits: Limits) -> int:
+def _held(tile: Tile, product: Product, limits: Limits, widths: tuple[int, int] = (4, 4)) -> int:
     """Registers that a work-item is given."""
     granule = max(limits.register_granule, 1)
-    return -(-tile.registers(product.arithmetic) // granule) * granule
+    return -(-tile.registers(product.arithmetic, widths) // granule) * granule
 
 
 def _groups_by_local(tile: Tile, limits: Limits) -> int:

@@ -87,17 +87,21 @@ class Tile:
     def local_bytes(self) -> int:
         return 2 * self.k * (self.m + self.n + 2 * _PAD) * 4
 
-    def registers(self, arithmetic: Arithmetic = FLOATS) -> int:
+    def registers(self, arithmetic: Arithmetic = FLOATS, widths: tuple[int, int] = (4, 4)) -> int:
         """Registers that a work-item holds, fitted to what clang makes for gfx906, gfx1103 and gfx942.
 
         Accumulators, the pieces on their way, fragments of the steps that are written out, places of the loads.
         """
         pieces = self.k * (self.m + self.n) // self.items
         steps = self.unroll if self.unroll <= 4 else 2
-        loads = [-(-self.k * side // 4 // self.items) for side in (self.m, self.n)]
+        loads = [
+            -(-self.k * side // width // self.items)
+            for side, width in zip((self.m, self.n), widths, strict=True)
+        ]
         fragments = 3 * (self.item_m + self.item_n) * steps // 4
         sums = int(self.item_m * self.item_n * arithmetic.registers)
-        return sums + pieces + fragments + 4 * loads[0] + 2 * loads[1] + 18
+        alone = 3 * loads[0] if widths[0] == 1 else 0  # addresses of elements that lie apart, 64 bits each
+        return sums + pieces + fragments + 4 * loads[0] + 2 * loads[1] + alone + 18
 
 
 _KEYS = ("tile_m", "tile_n", "tile_k", "item_m", "item_n", "split", "unroll")

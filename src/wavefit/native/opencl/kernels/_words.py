@@ -65,18 +65,19 @@ static float4 dots(uint a, uint4 b, float4 sum) {
 
 @cache
 def _builtins() -> str:
-    """Which of AMD's built-in functions the compiler has: by its target, which every version of it names in a macro.
+    """Which of AMD's built-in functions the compiler has, and its target has instructions for.
 
-    ``__has_builtin`` alone will not do: older versions of clang say yes to those of other targets.
+    Older versions of clang say yes to ``__has_builtin`` of other targets' functions, so the target is asked too.
     """
     lines = []
-    for instruction, macro in (
-        ("v_dot4_i32_iu8", "SUDOT4"),
-        ("v_dot4_i32_i8", "SDOT4"),
-        ("v_dot2_f32_f16", "FDOT2"),
+    for instruction, function in (
+        ("v_dot4_i32_iu8", "sudot4"),
+        ("v_dot4_i32_i8", "sdot4"),
+        ("v_dot2_f32_f16", "fdot2"),
     ):
         having = [f"defined(__{each.gfx}__)" for each in catalogue.targets() if instruction in each.dot]
-        lines += [f"#if {' || '.join(having)}", f"#define WAVEFIT_{macro}", "#endif"]
+        lines += [f"#if {' || '.join(having)}", f"#if __has_builtin(__builtin_amdgcn_{function})"]
+        lines += [f"#define WAVEFIT_{function.upper()}", "#endif", "#endif"]
     return "\n".join([*lines, "#ifdef WAVEFIT_FDOT2", _HALF, "#endif"])
 
 
