@@ -17,6 +17,13 @@ from wavefit.native.opencl.build import build, options
 
 cl = pytest.importorskip("pyopencl")
 
+
+@pytest.fixture(autouse=True)
+def kept_on_every_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL stands for a driver that keeps nothing itself."""
+    monkeypatch.setattr(module, "_POCL", "none")
+
+
 SOURCE = "__kernel void twice(__global float *a) { a[get_global_id(0)] *= 2.0f; }"
 
 
@@ -82,10 +89,11 @@ def test_a_writer_that_is_killed_stops_nobody(context: Any, tmp_path: Path) -> N
     code = (
         "import os, pathlib, sys\n"
         "import pyopencl as cl\n"
-        "from wavefit.native.opencl.build import build\n"
+        "from wavefit.native.opencl import build as module\n"
+        "module._POCL = 'none'\n"
         "pathlib.Path.replace = lambda self, target: os.abort()\n"
         "context = cl.Context([next(d for p in cl.get_platforms() for d in p.get_devices())])\n"
-        f"build(context, {SOURCE!r}, pathlib.Path(sys.argv[1]))\n"
+        f"module.build(context, {SOURCE!r}, pathlib.Path(sys.argv[1]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, check=False)
     assert done.returncode != 0
@@ -103,3 +111,22 @@ def test_what_does_not_compile_is_the_drivers_error(context: Any, tmp_path: Path
 def test_integer_dot_products_need_opencl_c_3() -> None:
     assert options(SimpleNamespace(extensions="cl_khr_fp16 "))[0] == "-cl-std=CL1.2"
     assert options(SimpleNamespace(extensions="cl_khr_integer_dot_product cl_khr_fp16"))[0] == "-cl-std=CL3.0"
+
+
+def test_another_drivers_binary_is_not_taken(
+    context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(context, SOURCE, tmp_path)
+    device = context.devices[0]
+    platform = SimpleNamespace(name=device.platform.name, version=device.platform.version)
+    told = {"name": device.name, "extensions": device.extensions, "version": device.version}
+    updated = SimpleNamespace(**told, platform=platform, driver_version=device.driver_version + ".1")
+    old, new = (module._key(SimpleNamespace(devices=[each]), SOURCE) for each in (device, updated))
+    assert old != new
+    assert [each.stem for each in kept(tmp_path)] == [old]
+
+
+def test_pocls_binaries_are_not_kept(context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POCL", context.devices[0].platform.name.strip())
+    assert right(context, build(context, SOURCE, tmp_path))
+    assert not kept(tmp_path)

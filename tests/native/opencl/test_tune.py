@@ -16,6 +16,7 @@ from fakes import opencl_templates as probe
 
 from wavefit.native.limits import of_opencl
 from wavefit.native.opencl import compilers, kernels, specimens, tune, tuned
+from wavefit.native.opencl.build import has_binaries
 from wavefit.native.opencl.chooser import Chooser
 from wavefit.native.opencl.comparison import Comparison
 from wavefit.native.opencl.compilers import Compilers
@@ -242,6 +243,9 @@ def test_compilers_in_other_processes(device: Any) -> None:
     pool.close()
     assert isinstance(second, str)
     assert isinstance(first, dict)
+    if not has_binaries(device):
+        assert first == {}
+        return
     context = cl.Context([device])
     queue, out = cl.CommandQueue(context), np.zeros(4, np.float32)
     held = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)

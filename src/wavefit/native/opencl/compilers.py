@@ -16,13 +16,13 @@ from functools import cache
 from typing import Any
 
 from wavefit.errors import RouteError
-from wavefit.native.opencl.build import build
+from wavefit.native.opencl.build import build, has_binaries
 from wavefit.schema import Struct
 
 _MOST = 8  # processes: each holds a context on the device
 
 Binaries = dict[str, bytes]
-"""By source."""
+"""By source; empty where the driver has none ready (see :mod:`build`)."""
 
 
 class Where(Struct, frozen=True, kw_only=True):
@@ -117,7 +117,9 @@ def _compiled(place: Where, sources: tuple[str, ...]) -> Binaries | str:
     found = {}
     try:
         for source in sources:
-            found[source] = build(context, source).get_info(cl.program_info.BINARIES)[0]
+            program = build(context, source)
+            if has_binaries(context.devices[0]):
+                found[source] = program.get_info(cl.program_info.BINARIES)[0]
     except cl.Error as error:
         return " ".join(str(error).split())[:500]
     return found
