@@ -110,7 +110,7 @@ def _product(graph: Graph, node: Node) -> int:
     held = Value(f"{raw.name}/weights", integers.shape, "int8", np.ascontiguousarray(integers))
     graph.insert_before(
         node,
-        Node(node.op, f"{node.name}:integers", [x.integers, held], [raw], attributes, source=node.source),
+        Node(node.op, node.name, [x.integers, held], [raw], attributes, source=node.source),
     )
     operands = [raw, Value(f"{raw.name}/scale", (factor.size, *side), "float32", factor.reshape(-1, *side))]
     first = _SCALED

@@ -21,6 +21,9 @@ from wavefit.native.operation import Config, Implementation, Limits, Operation, 
 OPS = ("Conv",)
 
 
+_OF_BYTES = 1.6  # registers of a sum where bytes are loaded one by one, as clang gives them out for gfx90c
+
+
 def claims(operation: Operation) -> bool:
     return _conv.computable(operation, narrow=True) and one_group(operation)
 
@@ -76,7 +79,10 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
 def _as_stored(operation: Operation) -> tuple[Product, View]:
     """As :func:`arranged`, one depth an element."""
     product, laid = arranged(operation)
-    return replace(product, arithmetic=_tiles.plain(operation.input(0).dtype)), laid
+    made = _tiles.plain(operation.input(0).dtype)
+    if made.sums == "int" and _conv.conv(operation).ins % 4:
+        made = replace(made, registers=_OF_BYTES)
+    return replace(product, arithmetic=made), laid
 
 
 def arranged(operation: Operation) -> tuple[Product, View]:

@@ -151,7 +151,9 @@ def _loops(spans: Sequence[Window], inner: list[str]) -> list[str]:
     for number, span in list(enumerate(spans))[::-1]:
         test = [] if span.inside else [f"if (p{number} < 0 || p{number} >= {span.size}) continue;"]
         lines = [
-            *(["#pragma unroll"] if span.kernel <= 4 else []),
+            "#pragma unroll"
+            if span.kernel <= 4
+            else "#pragma unroll 1",  # with 49 loads in flight 3 waves fit
             f"for (int k{number} = 0; k{number} < {span.kernel}; k{number}++) {{",
             f"    const int p{number} = first{number} + k{number} * {span.dilation};",
             *_walk.indented([*test, *lines]),
