@@ -22,6 +22,12 @@ Array = np.ndarray
 
 def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs by name; floats as float64."""
+    outputs = zip(graph.outputs, evaluate(graph, inputs), strict=True)
+    return {value.name: array for value, array in outputs if array is not None}
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> list[Any]:
+    """The outputs in order; floats as float64."""
     known: dict[Value, Array] = {value: as_exact(inputs[value.name]) for value in graph.inputs}
 
     def get(value: Value | None) -> Array | None:
@@ -32,8 +38,7 @@ def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
     for node in graph.nodes:
         known.update(zip(node.outputs, compute(node, [get(value) for value in node.inputs]), strict=True))
-    outputs = {value.name: get(value) for value in graph.outputs}
-    return {name: array for name, array in outputs.items() if array is not None}
+    return [get(value) for value in graph.outputs]
 
 
 def as_exact(array: Array) -> Array:
@@ -55,11 +60,19 @@ def compute(node: Node | Operation, inputs: Sequence[Array | None]) -> list[Arra
             assert node.epilogue is not None
             results = [pointwise(node.epilogue, exact)]
         else:
-            results = [_OPERATORS[node.op](node.attributes, exact[: node.own], shapes[0])]
-            if node.epilogue is not None:
+            results = [_OPERATORS[node.op](node.attributes, _centred(node, exact[: node.own]), shapes[0])]
+            if node.epilogue is None:
+                assert results[0].shape == shapes[0], (node.op, results[0].shape, shapes[0])
+            else:
                 results = [pointwise(node.epilogue, [results[0], *exact[node.own :]])]
     results = [np.broadcast_to(result, shape) for result, shape in zip(results, shapes, strict=True)]
     return [_typed(array, output.dtype) for array, output in zip(results, node.outputs, strict=True)]
+
+
+def _centred(node: Node | Operation, own: list[Any]) -> list[Any]:
+    """The inputs of a product of integers, the first without its zero point."""
+    zero = node.attributes.get("zero_point")
+    return own if zero is None else [own[0] - float(zero), *own[1:]]
 
 
 def _typed(array: Array, dtype: str) -> Array:

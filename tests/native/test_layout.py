@@ -6,9 +6,8 @@ import copy
 from collections import Counter
 
 import numpy as np
-from native.interpret import compute
+from native.interpret import compute, evaluate
 from native.passes.build import Builder
-from native.passes.evaluate import evaluate
 
 from wavefit.native.graph import Graph, Value
 from wavefit.native.layout import Layout, Placed, Storage, lay_out

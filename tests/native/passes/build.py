@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-from native.passes.evaluate import evaluate
+from native.interpret import evaluate
 
 from wavefit.native.graph import Graph, Node, Value
 from wavefit.native.pointwise import Apply, Pointwise

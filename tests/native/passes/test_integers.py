@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from native.interpret import evaluate
 from native.passes.build import check_order
-from native.passes.evaluate import evaluate
 from onnx import TensorProto, helper, numpy_helper
 
 from wavefit.native import passes

@@ -153,7 +153,7 @@ def test_an_encoder_layer_is_one_attention_six_products_and_two_norms(kind, opse
 @pytest.mark.parametrize(("kind", "opset"), [("bert", 13), ("bert", 17), ("vit", 17)])
 def test_an_encoder_answers_as_pytorch_does(kind, opset, tmp_path):
     torch = pytest.importorskip("torch")
-    from native.passes.evaluate import evaluate
+    from native.interpret import evaluate
 
     feeds = [torch.randn(2, 6, WIDTH)]
     if kind == "bert":
