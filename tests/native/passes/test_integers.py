@@ -189,3 +189,31 @@ def test_the_device_answers_as_onnx_runtime_does(
     # Sums are exact here and rounded there: at a half they may part, by one step of the output.
     assert np.abs(want - have).max() <= 0.5 * 1.001
     assert (np.abs(want - have) > 1e-6).mean() < 0.01
+
+
+def test_dynamically_quantised_products_answer_as_onnx_runtime_does(tmp_path: Path) -> None:
+    """As onnxruntime.quantization.quantize_dynamic writes them: DynamicQuantizeLinear, MatMulInteger, Cast, Mul."""
+    cl, ort = pytest.importorskip("pyopencl"), pytest.importorskip("onnxruntime")
+    from wavefit.native import engine
+    from wavefit.native.limits import of_opencl
+    from wavefit.native.opencl.chooser import Chooser
+    from wavefit.native.opencl.executor import Executor
+    from wavefit.native.program import Program
+
+    net = Net()
+    flat = net.node("Reshape", ["x", net.constant(np.array([2, 192]))])
+    wide = net.node("Concat", [flat] * 5, axis=1)  # 960 depths: sums may pass 2^24
+    net.nodes.append(helper.make_node("DynamicQuantizeLinear", [wide], ["q", "s", "z"], "dynamic"))
+    weights = net.constant(net.rng.integers(-127, 128, (960, 7)).astype(np.int8))
+    sums = net.node("Cast", [net.node("MatMulInteger", ["q", weights, "z"])], to=TensorProto.FLOAT)
+    scale = net.node("Mul", ["s", net.constant(np.float32(0.01))])
+    path = net.save(tmp_path / "net.onnx", net.node("Mul", [sums, scale]))
+    device = next(device for platform in cl.get_platforms() for device in platform.get_devices())
+    program = engine.prepare(path, {"x": SHAPE}, Chooser(of_opencl(device, None)))
+    assert isinstance(program, Program), program
+    feeds = {"x": np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)}
+    (want,) = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)
+    executor = Executor(program, device)
+    (have,) = executor.run(feeds).values()
+    executor.close()
+    assert np.linalg.norm(have - want) <= 1e-5 * np.linalg.norm(want)

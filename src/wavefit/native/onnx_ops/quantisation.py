@@ -19,9 +19,6 @@ from wavefit.native.onnx_ops.products import product
 from wavefit.native.passes._expressions import uniform
 from wavefit.native.pointwise import Argument
 
-_EXACT = 1 << 24
-"""Integers up to here are exact in float32."""
-
 
 def _quantize(call: Call) -> str | None:
     """Rounded to even, shifted, held within the type's range."""
@@ -126,10 +123,8 @@ def _qlinear_matmul(call: Call) -> str | None:
 
 
 def _conv_integer(call: Call) -> str | None:
+    """Sums past 2^24 are rounded as floats are: what follows is a Cast to float, in files that tools write."""
     weight = call.input(1)
-    refused = _inexact(math.prod(weight.shape[1:]))
-    if refused:
-        return refused
     one = call.value(np.ones((), np.float32))
     x = _dequantised(call, call.input(), one, _spread(call, 2))
     w = _dequantised(call, weight, one, _spread(call, 3, 1, 0))
@@ -138,9 +133,7 @@ def _conv_integer(call: Call) -> str | None:
 
 
 def _matmul_integer(call: Call) -> str | None:
-    refused = _inexact(call.input().shape[-1])
-    if refused:
-        return refused
+    """As :func:`_conv_integer`."""
     one = call.value(np.ones((), np.float32))
     a = _dequantised(call, call.input(), one, _spread(call, 2, 0, -2))
     b = _dequantised(call, call.input(1), one, _spread(call, 3, 1, -1))
@@ -191,15 +184,6 @@ def _as_integers(call: Call, sums: Value) -> None:
     chain = Chain([sums], literals=False)
     chain("cast", 0, dtype=call.output().dtype)
     chain.add_to(call, call.output())
-
-
-def _inexact(depth: int) -> str | None:
-    """Why sums of so many products cannot be given back as integers; None where floats hold every one."""
-    if depth * 255 * 255 < _EXACT:
-        return None
-    return (
-        f"it adds up {depth} products of integers, whose sums may pass 2^24, and gives them back as integers"
-    )
 
 
 def _known(chain: Chain, *values: Value) -> Value | None:
