@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _conv
-from wavefit.native.operation import Config, Limits, Operation
+from wavefit.native.operation import Config, Implementation, Kernel, Launch, Limits, Operation, Packed
 
 
 def vector(shape: _conv.Conv) -> int:
@@ -41,6 +41,43 @@ def configurations(shape: _conv.Conv, limits: Limits, width: int) -> Iterator[Co
             if key not in seen and (smallest or registers(config) <= _conv.most_registers(limits)):
                 seen.add(key)
                 yield config
+
+
+def implementation(
+    template: str,
+    operation: Operation,
+    config: Config,
+    grid: _conv.Grid,
+    source: Callable[[str], str],
+    flops: int,
+) -> Implementation:
+    """One kernel, named as its template is.
+
+    Args:
+        template: the file's name.
+        operation: the convolution; weights that are constant are packed as ``taps`` by the channels.
+        config: of the template.
+        grid: of its work-items.
+        source: the kernel's text, by its parameters.
+        flops: of the operation.
+    """
+    constant = _conv.known(operation, 1)
+    text, buffers = _conv.parameters(operation, (1,) if constant else ())
+    kernel = Kernel(
+        name=template,
+        source=source(text),
+        global_size=grid.global_size,
+        local_size=(grid.items,),
+        registers=registers(config),
+    )
+    return Implementation(
+        template=template,
+        config=config,
+        launches=(Launch(kernel=kernel, arguments=buffers),),
+        packed=(Packed(input=1, how=f"taps{config['channels']}"),) if constant else (),
+        flops=flops,
+        bytes=_conv.conv(operation).bytes,
+    )
 
 
 def registers(config: Config) -> int:

@@ -70,6 +70,15 @@ def flat(operation: Operation) -> Operation:
     return msgspec.structs.replace(operation, outputs=(laid[0],), inputs=tuple(laid[1:]))
 
 
+def spread(operation: Operation) -> Operation:
+    """The operation with its epilogue's operands over the output's shape, of which a scalar has one axis."""
+    shape = operation.output.shape or (1,)
+    own = operation.own
+    later = [view if view is None else over(view, shape) for view in operation.inputs[own:]]
+    output = msgspec.structs.replace(operation.output, shape=shape, strides=operation.output.strides or (0,))
+    return msgspec.structs.replace(operation, inputs=(*operation.inputs[:own], *later), outputs=(output,))
+
+
 def far(operation: Operation) -> bool:
     """Whether a place in a buffer may need more than 32 bits."""
     views = [view for view in (*operation.inputs, *operation.outputs) if view is not None]

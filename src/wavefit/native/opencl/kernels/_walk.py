@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from wavefit.native.opencl.kernels import _source, _space
-from wavefit.native.operation import Limits, Operation, View
+from wavefit.native.opencl import c
+from wavefit.native.opencl.kernels import _lanes, _source, _space
+from wavefit.native.operation import Config, Kernel, Limits, Operation, View
 
 Body = Callable[[Sequence[str], int], list[str]]
 """Statements that make some elements, of the first one's coordinates and how many along the last axis."""
@@ -44,6 +45,13 @@ def walk(laid: Operation, vector: int, body: Body) -> list[str]:
         "    }",
         "}",
     ]
+
+
+def kernel(name: str, laid: Operation, config: Config, body: Body, dtype: str = "float32") -> Kernel:
+    """One that is a walk, by ``vector`` and ``local`` of a configuration; ``dtype`` is what the epilogue is given."""
+    vector, local = int(config["vector"]), int(config["local"])
+    parameters, sized = c.parameters(laid)[0], sizes(laid.output, vector, local)
+    return _source.kernel(name, parameters, walk(laid, vector, body), sized, _lanes.declared(laid, dtype))
 
 
 def indented(lines: Sequence[str], levels: int = 1) -> list[str]:

@@ -9,13 +9,14 @@ Weights that are computed by the graph are read as they lie; constant ones are p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _conv, _direct, conv_gemm
-from wavefit.native.operation import Config, Implementation, Kernel, Launch, Limits, Operation, Packed
+from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("Conv",)
 
@@ -39,24 +40,9 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 
 def build(operation: Operation, config: Config) -> Implementation:
     shape = _conv.conv(operation)
-    channels, grid = int(config["channels"]), _grid(shape, config)
-    constant = _conv.known(operation, 1)
-    text, buffers = _conv.parameters(operation, (1,) if constant else ())
-    kernel = Kernel(
-        name="conv_any",
-        source=_source(operation, shape, config, text),
-        global_size=grid.global_size,
-        local_size=(grid.items,),
-        registers=_direct.registers(config),
-    )
-    return Implementation(
-        template="conv_any",
-        config=config,
-        launches=(Launch(kernel=kernel, arguments=buffers),),
-        packed=(Packed(input=1, how=f"taps{channels}"),) if constant else (),
-        flops=shape.flops,
-        bytes=shape.bytes,
-    )
+    grid = _grid(shape, config)
+    source = partial(_source, operation, shape, config)
+    return _direct.implementation("conv_any", operation, config, grid, source, shape.flops)
 
 
 def _runs(shape: _conv.Conv, config: Config) -> tuple[int, ...]:

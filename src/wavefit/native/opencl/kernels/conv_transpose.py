@@ -8,13 +8,14 @@ neighbouring inputs. Without dilation only the taps that divide are visited.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _conv, _direct
-from wavefit.native.operation import Config, Implementation, Kernel, Launch, Limits, Operation, Packed
+from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("ConvTranspose",)
 
@@ -31,24 +32,9 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 
 def build(operation: Operation, config: Config) -> Implementation:
     shape = _conv.conv(operation)
-    channels, grid = int(config["channels"]), _grid(shape, config)
-    constant = _conv.known(operation, 1)
-    text, buffers = _conv.parameters(operation, (1,) if constant else ())
-    kernel = Kernel(
-        name="conv_transpose",
-        source=_source(operation, shape, config, text),
-        global_size=grid.global_size,
-        local_size=(grid.items,),
-        registers=_direct.registers(config),
-    )
-    return Implementation(
-        template="conv_transpose",
-        config=config,
-        launches=(Launch(kernel=kernel, arguments=buffers),),
-        packed=(Packed(input=1, how=f"taps{channels}"),) if constant else (),
-        flops=_flops(shape),
-        bytes=shape.bytes,
-    )
+    grid = _grid(shape, config)
+    source = partial(_source, operation, shape, config)
+    return _direct.implementation("conv_transpose", operation, config, grid, source, _flops(shape))
 
 
 def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _lanes, _source, _space, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation
@@ -26,27 +24,21 @@ def claims(operation: Operation) -> bool:
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
-    for vector in _walk.widths([_laid(operation).output], limits):
+    for vector in _walk.widths([_space.spread(operation).output], limits):
         for local in _source.groups(limits, 256, 64):
             yield {"vector": vector if _whole(operation) else 1, "local": local}
 
 
 def build(operation: Operation, config: Config) -> Implementation:
-    laid = _laid(operation)
-    vector, local = int(config["vector"]), int(config["local"])
-    made = _source.kernel(
-        "gather",
-        c.parameters(laid)[0],
-        _walk.walk(laid, vector, lambda axes, width: _elements(laid, axes, width)),
-        _walk.sizes(laid.output, vector, local),
-        _lanes.declared(laid, operation.input(0).dtype),
-    )
+    laid = _space.spread(operation)
+    dtype = operation.input(0).dtype
+    made = _walk.kernel("gather", laid, config, lambda axes, width: _elements(laid, axes, width), dtype)
     return _source.single("gather", operation, config, made)
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     moved = 2 * _source.touched(operation.output) + _source.touched(operation.input(1))
-    return _source.seconds(moved, _walk.items(_laid(operation).output, int(config["vector"])), limits)
+    return _source.seconds(moved, _walk.items(_space.spread(operation).output, int(config["vector"])), limits)
 
 
 def _axis(operation: Operation) -> int:
@@ -56,14 +48,6 @@ def _axis(operation: Operation) -> int:
 def _whole(operation: Operation) -> bool:
     """Whether neighbours along the output's last axis are neighbours in the data, under one index."""
     return operation.op == "Gather" and _axis(operation) < len(operation.input(0).shape) - 1
-
-
-def _laid(operation: Operation) -> Operation:
-    """The operation with its epilogue's operands over the output's shape; a scalar has one axis."""
-    shape = operation.output.shape or (1,)
-    later = [view if view is None else _space.over(view, shape) for view in operation.inputs[2:]]
-    output = msgspec.structs.replace(operation.output, shape=shape, strides=operation.output.strides or (0,))
-    return msgspec.structs.replace(operation, inputs=(*operation.inputs[:2], *later), outputs=(output,))
 
 
 def _elements(laid: Operation, axes: Sequence[str], width: int) -> list[str]:

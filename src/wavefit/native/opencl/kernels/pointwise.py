@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wavefit.native.opencl import c
 from wavefit.native.opencl.kernels import _lanes, _source, _space, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
@@ -34,14 +33,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 
 def build(operation: Operation, config: Config) -> Implementation:
     laid = _space.flat(operation)
-    vector, local = int(config["vector"]), int(config["local"])
-    made = _source.kernel(
-        "pointwise",
-        c.parameters(laid)[0],
-        _walk.walk(laid, vector, lambda axes, width: _elements(laid, axes, width)),
-        _walk.sizes(laid.output, vector, local),
-        _lanes.declared(laid),
-    )
+    made = _walk.kernel("pointwise", laid, config, lambda axes, width: _elements(laid, axes, width))
     steps = len(laid.epilogue.steps) if laid.epilogue else 0
     return _source.single("pointwise", operation, config, made, steps * operation.output.size)
 
