@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,6 +83,16 @@ def test_a_device_that_records_runs_all_in_order_however_often() -> None:
         launch()
         assert work.result() == wanted(7)
         launch.close()
+
+
+def test_programs_are_right_on_a_driver_that_records(intel: dict[str, str]) -> None:
+    here = Path(__file__)
+    tests = [f"{here}::{test_a_device_that_records_runs_all_in_order_however_often.__name__}"]
+    tests += [str(here.parent / name) for name in ("test_executor.py", "test_timeline.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "ignore", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, env=intel, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "SKIPPED" not in done.stdout
 
 
 def test_one_by_one_where_the_driver_lists_no_such_extension(work: Work) -> None:
