@@ -72,15 +72,25 @@ _EFFICIENT = (  # width, blocks, stride, filter, widening
 )
 
 
-def efficientnet() -> nn.Module:
-    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.SiLU()]
-    channels = 32
+def efficientnet(divide: int = 1, most: int = 4, classes: int = 1000) -> nn.Module:
+    """EfficientNet-B0; its widths divided, and at most so many blocks of one width."""
+    channels, last = 32 // divide, 1280 // divide
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, channels, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(channels),
+        nn.SiLU(),
+    ]
     for width, count, stride, side, widen in _EFFICIENT:
-        for index in range(count):
-            layers.append(Inverted(channels, width, side, stride if index == 0 else 1, widen))
-            channels = width
-    layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1280, 1000))
+        for index in range(min(count, most)):
+            layers.append(Inverted(channels, width // divide, side, stride if index == 0 else 1, widen))
+            channels = width // divide
+    layers += [
+        nn.Conv2d(channels, last, 1, bias=False),
+        nn.BatchNorm2d(last),
+        nn.SiLU(),
+        nn.AdaptiveAvgPool2d(1),
+    ]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(last, classes))
 
 
 class Channels(nn.LayerNorm):

@@ -112,15 +112,25 @@ _MOBILE = (
 )
 
 
-def mobilenet() -> nn.Module:
-    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()]
-    channels = 32
+def mobilenet(divide: int = 1, most: int = 4, classes: int = 1000) -> nn.Module:
+    """MobileNet v2; its widths divided, and at most so many blocks of one width."""
+    channels, last = 32 // divide, 1280 // divide
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, channels, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(channels),
+        nn.ReLU6(),
+    ]
     for widen, width, count, stride in _MOBILE:
-        for index in range(count):
-            layers.append(Inverted(channels, width, stride if index == 0 else 1, widen))
-            channels = width
-    layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU6(), nn.AdaptiveAvgPool2d(1)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1280, 1000))
+        for index in range(min(count, most)):
+            layers.append(Inverted(channels, width // divide, stride if index == 0 else 1, widen))
+            channels = width // divide
+    layers += [
+        nn.Conv2d(channels, last, 1, bias=False),
+        nn.BatchNorm2d(last),
+        nn.ReLU6(),
+        nn.AdaptiveAvgPool2d(1),
+    ]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(last, classes))
 
 
 class Dense(nn.Module):
@@ -138,11 +148,16 @@ class Dense(nn.Module):
         return torch.cat([x, self.layers(x)], 1)
 
 
-def densenet() -> nn.Module:
-    channels, growth = 64, 32
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+def densenet(counts: tuple[int, ...] = (6, 12, 24, 16), growth: int = 32, classes: int = 1000) -> nn.Module:
+    """DenseNet-121, or one of other depths and widths."""
+    channels = 2 * growth
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, channels, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(channels),
+        nn.ReLU(),
+    ]
     layers.append(nn.MaxPool2d(3, 2, 1))
-    for number, count in enumerate((6, 12, 24, 16)):
+    for number, count in enumerate(counts):
         if number:
             layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, channels // 2, 1, bias=False)]
             layers.append(nn.AvgPool2d(2))
@@ -151,7 +166,7 @@ def densenet() -> nn.Module:
             layers.append(Dense(channels, growth))
             channels += growth
     layers += [nn.BatchNorm2d(channels), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(channels, 1000))
+    return nn.Sequential(*layers, nn.Linear(channels, classes))
 
 
 class Recurrent(nn.Module):

@@ -13,7 +13,7 @@ from wavefit.native.graph import Graph, Value
 from wavefit.native.layout import Layout, Placed, Storage, lay_out
 from wavefit.native.operation import Operation
 
-_COMPUTED = frozenset(("Conv", "Pointwise", "MatMul", "Copy", "Reduce", "MaxPool", "Softmax"))
+_COMPUTED = frozenset(("Conv", "Pointwise", "MatMul", "Copy", "Reduce", "MaxPool", "Softmax", "Attention"))
 
 
 def _cost(operation: Operation) -> float | None:
@@ -169,3 +169,33 @@ def test_what_no_kernel_takes_is_named() -> None:
     assert isinstance(stuck, tuple)
     assert [(node.op, node.node) for node in stuck] == [("Odd", "Odd0")]
     assert "float32[2, 3]" in stuck[0].reason
+
+
+def test_parts_are_made_in_their_place_through_reshapes_and_transposes() -> None:
+    """ViT's patches after its class token, and detections of several scales."""
+    build = Builder()
+    patches = build.conv(build.input(2, 3, 4, 5), 6)
+    tokens = build.transpose(build.reshape(patches, 2, 6, 20), 0, 2, 1)
+    first = build.apply("relu", build.input(2, 1, 6))
+    layout = _same(build.graph(_concat(build, first, tokens)), build)
+    assert _ops(layout) == {"Copy": 1, "Conv": 1, "Pointwise": 1}  # the image's order alone
+
+
+def test_parts_that_others_read_or_whose_order_would_be_lost_are_copied() -> None:
+    build = Builder()
+    image = build.conv(build.input(2, 3, 4, 5), 6)
+    flat = build.reshape(image, 2, 6, 20)  # the convolution would have to write channels first
+    _same(build.graph(_concat(build, flat, build.input(2, 6, 2), axis=2)), build)
+    read = build.reshape(build.apply("relu", build.input(2, 6)), 2, 3, 2)
+    layout = _same(build.graph(_concat(build, read, build.input(2, 3, 2), axis=2), read), build)
+    assert _ops(layout)["Copy"] >= 2
+
+
+def test_what_attention_makes_is_not_turned() -> None:
+    build = Builder()
+    x = build.input(2, 6, 8)
+    q, k, v = (build.transpose(build.reshape(x, 2, 6, 2, 4), 0, 2, 1, 3) for _ in "qkv")
+    mixed = build.node("Attention", [q, k, v, None], (2, 2, 6, 4), scale=0.5)
+    joined = build.reshape(build.transpose(mixed, 0, 2, 1, 3), 2, 6, 8)
+    layout = _same(build.graph(build.matmul(joined, build.weights(8, 8))), build)
+    assert _ops(layout) == {"Attention": 1, "MatMul": 1}

@@ -36,7 +36,7 @@ def test_random_lives_never_overlap_and_stay_near_the_bound() -> None:
         arena = arrange(lives)
         assert not _overlaps(lives, arena.offsets)
         assert all(offset % ALIGNMENT == 0 for offset in arena.offsets)
-        assert arena.bound_bytes <= arena.bytes <= 1.35 * arena.bound_bytes
+        assert arena.bound_bytes <= arena.bytes <= 1.1 * arena.bound_bytes  # 1.27 by size and breadth alone
         assert arena.bound_bytes == _bound_by_hand(lives)
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from wavefit.native import views
 from wavefit.native.graph import Graph, Node, Value
 from wavefit.native.operation import Operation, UnsupportedNode, View, channels_last, row_major
+from wavefit.native.passes._match import given
 
 VIEWS = frozenset(("Reshape", "Transpose", "Slice", "Expand"))
 _IMAGE = frozenset(
@@ -78,6 +79,7 @@ class _Walk:
         self._cost = cost
         self._images = _images(graph)
         self._parts = _parts(graph)
+        self._turned = _turned(graph)
         self._copies: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self.nodes: list[Node] = []
         self.refusals: list[UnsupportedNode] = []
@@ -113,14 +115,22 @@ class _Walk:
         """A place for a value that is about to be made: within its Concat's output, or of its own."""
         if value in self.places:
             return
-        if value not in self._parts:
-            self._place(value, "arena", self._order(value))
-            return
-        whole, axis, start = self._parts[value]
-        self._reserve(whole)
-        place = self.places[whole]
-        view = views.part(place.view, axis, start, value.shape[axis])
-        self.places[value] = Placed(place.storage, view)
+        part = self._parts.get(value)
+        if part is not None:
+            self._reserve(part.whole)
+            place = self.places[part.whole]
+            view = part.view(place.view)
+            if view is not None and (not part.steps or self._runs_well(value, view)):
+                self.places[value] = Placed(place.storage, view)
+                return
+        self._place(value, "arena", self._turned.get(value) or self._order(value))
+
+    def _runs_well(self, value: Value, view: View) -> bool:
+        """Whether elements lie in the order that the value should have, the innermost side by side."""
+        axes = [axis for axis, size in enumerate(value.shape) if size > 1]
+        proper = self._order(value)
+        strides = [view.strides[axis] for axis in sorted(axes, key=lambda axis: proper[axis])]
+        return strides == sorted(strides) and strides[:1] in ([], [1])
 
     # ---- the kinds of nodes -----------------------------------------------------------------------------------------
 
@@ -191,9 +201,10 @@ class _Walk:
         for number, value in enumerate(node.inputs):
             assert value is not None
             size = value.shape[axis]
-            if self._parts.get(value) != (node.output, axis, start) and size:
+            view = views.part(place.view, axis, start, size)
+            if size and not _lies_at(self.places[value], place.storage, view):
                 piece = Value(f"{node.name}:part{number}", value.shape, value.dtype)
-                self.places[piece] = Placed(place.storage, views.part(place.view, axis, start, size))
+                self.places[piece] = Placed(place.storage, view)
                 self._append(Node("Copy", node.name, [value], [piece], source=node.source))
             start += size
 
@@ -296,19 +307,81 @@ def _of_rank(values: Sequence[Value | None], rank: int) -> list[Value]:
     return [value for value in values if value is not None and len(value.shape) == rank >= 3]
 
 
-def _parts(graph: Graph) -> dict[Value, tuple[Value, int, int]]:
-    """The values that can be made in their place in a Concat's output: that output, the axis, the first index."""
-    made = {value: node for node in graph.nodes for value in node.outputs}
-    parts: dict[Value, tuple[Value, int, int]] = {}
+def _lies_at(place: Placed, storage: Storage, view: View) -> bool:
+    """Whether a value is where a view of a storage is; the strides of axes of size 1 do not count."""
+    have = place.view
+    steps = zip(view.shape, have.strides, view.strides, strict=True)
+    return (
+        place.storage is storage
+        and have.offset == view.offset
+        and all(size == 1 or one == other for size, one, other in steps)
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where a value belongs in a Concat's output.
+
+    Args:
+        whole: that output.
+        axis, start, size: the stretch.
+        steps: what comes between the value and the Concat, the Concat's own input first: Reshapes and Transposes.
+    """
+
+    whole: Value
+    axis: int
+    start: int
+    size: int
+    steps: tuple[Node, ...]
+
+    def view(self, whole: View) -> View | None:
+        """The value's place, the steps undone; None where a Reshape cannot be."""
+        view: View | None = views.part(whole, self.axis, self.start, self.size)
+        for step in self.steps:
+            if view is not None and step.op == "Transpose":
+                perm = step.attributes["perm"]
+                view = views.transpose(view, sorted(range(len(perm)), key=lambda axis: perm[axis]))
+            elif view is not None:
+                view = views.reshape(view, given(step.inputs[0]).shape)
+        return view
+
+
+def _parts(graph: Graph) -> dict[Value, _Part]:
+    """The values that may be made in their place in a Concat's output."""
+    parts: dict[Value, _Part] = {}
     for node in reversed(graph.nodes):
         if node.op != "Concat":
             continue
-        start = 0
-        for value in node.inputs:
-            assert value is not None
-            producer = made.get(value)
-            free = producer is not None and producer.op not in VIEWS and value not in graph.outputs
-            if free and value not in parts and node.inputs.count(value) == 1:
-                parts[value] = (node.output, node.attributes["axis"], start)
-            start += value.shape[node.attributes["axis"]]
+        axis, start = node.attributes["axis"], 0
+        for value in map(given, node.inputs):
+            source, steps = _source(graph, value)
+            producer = graph.producer(source)
+            free = producer is not None and producer.op not in VIEWS and source not in graph.outputs
+            if free and source not in parts and node.inputs.count(value) == 1:
+                parts[source] = _Part(node.output, axis, start, value.shape[axis], steps)
+            start += value.shape[axis]
     return parts
+
+
+def _source(graph: Graph, value: Value) -> tuple[Value, tuple[Node, ...]]:
+    """What a Concat's input is a view of, and the Reshapes and Transposes between, which nobody else reads."""
+    steps: list[Node] = []
+    maker = graph.producer(value)
+    while maker is not None and maker.op in ("Reshape", "Transpose") and graph.only_user(value) is not None:
+        value = given(maker.inputs[0])
+        steps.append(maker)
+        maker = graph.producer(value)
+    return value, tuple(steps)
+
+
+def _turned(graph: Graph) -> dict[Value, tuple[int, ...]]:
+    """Strides of what an Attention makes for a Transpose alone that leaves rows whole, so that nothing is turned."""
+    found: dict[Value, tuple[int, ...]] = {}
+    for node in graph.nodes:
+        user = graph.only_user(node.output) if node.op == "Attention" else None
+        if user is None or user.op != "Transpose":
+            continue
+        perm, strides = user.attributes["perm"], row_major(user.output.shape)
+        if perm[-1] == len(perm) - 1:
+            found[node.output] = tuple(strides[perm.index(axis)] for axis in range(len(perm)))
+    return found

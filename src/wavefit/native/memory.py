@@ -9,6 +9,10 @@ from wavefit.schema import Struct
 ALIGNMENT = 512
 """Bytes. Sub-buffers must begin at a multiple of CL_DEVICE_MEM_BASE_ADDR_ALIGN: 4096 bits on NVIDIA, 2048 on AMD."""
 
+_CLIMBS = 20  # arrangements tried from one start, where the first is not the least possible
+_Offsets = tuple[list[int], int]
+"""Where each stretch lies, and where the last ends."""
+
 
 class Life(Struct, frozen=True, kw_only=True):
     """A stretch of memory that is needed from one step to another, both inclusive."""
@@ -34,16 +38,34 @@ def arrange(lives: Sequence[Life]) -> Arena:
 
     The largest is placed first, each at the lowest offset that is free during its life ("greedy by size": Pisarchyk and
     Lee, Efficient Memory Management for Deep Neural Net Inference, 2020). Where that leaves holes, the order of the
-    steps' own breadth is tried too, and the smaller arena is kept.
+    steps' own breadth is tried too, then either with what came to lie on top placed first; the smallest is kept.
     """
     sizes = [aligned(life.bytes) for life in lives]
+    least = bound(lives)
     by_size = sorted(range(len(lives)), key=lambda one: (-sizes[one], lives[one].first))
-    best = min((_placed(lives, sizes, order) for order in (by_size, _by_breadth(lives, sizes))), key=max_end)
-    offsets, end = best
-    return Arena(offsets=tuple(offsets), bytes=end, bound_bytes=bound(lives))
+    starts = (by_size, _by_breadth(lives, sizes))
+    best = min((_placed(lives, sizes, order) for order in starts), key=_end)
+    for order in starts:
+        if _end(best) > least:
+            best = min(best, _climbed(lives, sizes, order, least), key=_end)
+    return Arena(offsets=tuple(best[0]), bytes=_end(best), bound_bytes=least)
 
 
-def max_end(placed: tuple[list[int], int]) -> int:
+def _climbed(lives: Sequence[Life], sizes: Sequence[int], order: list[int], least: int) -> _Offsets:
+    """The best of some arrangements, each of which places first what lay on top in the one before."""
+    best = _placed(lives, sizes, order)
+    placed = best
+    for _ in range(_CLIMBS):
+        if _end(best) == least:
+            break
+        top = max(range(len(lives)), key=lambda one: placed[0][one] + sizes[one])
+        order = [top, *(one for one in order if one != top)]
+        placed = _placed(lives, sizes, order)
+        best = min(best, placed, key=_end)
+    return best
+
+
+def _end(placed: _Offsets) -> int:
     return placed[1]
 
 
@@ -65,7 +87,7 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _placed(lives: Sequence[Life], sizes: Sequence[int], order: Sequence[int]) -> tuple[list[int], int]:
+def _placed(lives: Sequence[Life], sizes: Sequence[int], order: Sequence[int]) -> _Offsets:
     offsets = [0] * len(lives)
     done: list[int] = []
     end = 0

@@ -14,6 +14,7 @@ from wavefit.native.passes import (
     epilogue,
     flatten,
     integers,
+    join_slices,
     layer_norm,
     nest_concats,
     pads,
@@ -39,6 +40,7 @@ PASSES = (
     scalars,  # what the passes above made literals of
     common,
     flatten,  # dense layers read images as they lie
+    join_slices,  # what was split and is joined again
     nest_concats,  # each part of joined features made in its place once
     prune,
 )
