@@ -538,6 +538,7 @@ class Request(Struct, frozen=True, kw_only=True):
     series: str | None = None  # only the plans of this series; None: all
     devices: tuple[str, ...] = ()  # ids; empty: all
     require_gpu: bool = False
+    allow_cpu: bool = False  # nodes that the engine cannot run go to the CPU, where the others are worth it
     max_drop: float = 0.01  # of the task metric
     data: Data = Data()
     load: Load = Load()

@@ -186,6 +186,9 @@ class WhereOptions:
     require_gpu: Annotated[
         bool, typer.Option("--require-gpu", help="A node left on the CPU is a failure.")
     ] = False
+    allow_cpu: Annotated[
+        bool, typer.Option("--allow-cpu", help="Nodes that native_opencl cannot run go to the CPU.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -280,6 +283,12 @@ def _kept(where: WhereOptions) -> tuple[str, ...]:
     return tuple(where.keep or ())
 
 
+def _allowed(where: WhereOptions) -> bool:
+    if where.allow_cpu and where.require_gpu:
+        raise InputError("--allow-cpu and --require-gpu ask for opposites", "give one of them")
+    return where.allow_cpu
+
+
 def build_request(
     shapes: ShapeOptions, data: DataOptions, where: WhereOptions, load: LoadOptions, goal: GoalOptions
 ) -> Request:
@@ -305,6 +314,7 @@ def build_request(
         routes=tuple(where.route or ()),
         devices=tuple(where.device or ()),
         require_gpu=where.require_gpu,
+        allow_cpu=_allowed(where),
         max_drop=data.max_drop,
         data=data.record(),
         load=load.record(data.seed),

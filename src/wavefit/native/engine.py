@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wavefit.native import passes
 from wavefit.native.half import store_half
@@ -11,14 +12,17 @@ from wavefit.native.import_onnx import load
 from wavefit.native.operation import UnsupportedNode
 from wavefit.native.program import Kernels, Program, compile_graph
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
 
 def prepare(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], kernels: Kernels, half: bool = False
+    source: Path | ir.Model, shapes: Mapping[str, tuple[int, ...]], kernels: Kernels, half: bool = False
 ) -> Program | tuple[UnsupportedNode, ...]:
     """Compiles a model for fixed input shapes.
 
     Args:
-        path: the ONNX file.
+        source: the ONNX file, or a stage of one: see :mod:`wavefit.native.partition`.
         shapes: of every input.
         kernels: the templates of one language, for one device.
         half: keep tensors between kernels in 16 bits.
@@ -29,7 +33,7 @@ def prepare(
     Raises:
         InputError: the file cannot be read, or the shapes do not fit it.
     """
-    graph = load(path, shapes)
+    graph = load(source, shapes)
     if isinstance(graph, tuple):
         return graph
     passes.run(graph)

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Graph | tuple[UnsupportedNode, ...]:
+def load(
+    source: Path | ir.Model, shapes: Mapping[str, tuple[int, ...]]
+) -> Graph | tuple[UnsupportedNode, ...]:
     """Reads a checked ONNX file at fixed input shapes.
 
     Args:
-        path: the file.
+        source: the file; or a model as :func:`wavefit.native.onnx_ops._read.read` gives it.
         shapes: of every input that a caller gives, by name.
 
     Returns:
@@ -36,36 +38,46 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Graph | tuple[Uns
         InputError: onnx-ir is missing; the shapes are not those of the inputs, or do not go through the
             graph; the graph is empty or cyclic.
     """
-    model = read(path)
-    walk = _Walk(model)
-    walk.enter(shapes)
-    walk.visit(model.graph)
+    walk = Walk(read(source) if isinstance(source, Path) else source, shapes)
     return tuple(walk.unsupported) if walk.unsupported else walk.graph()
 
 
-class _Walk:
-    """Visits nodes in order. A value whose type is not known, behind a node that cannot run, is not in ``_values``."""
+class Walk:
+    """Visits nodes in order. A value whose type is not known, behind a node that cannot run, is not in ``values``.
 
-    def __init__(self, model: ir.Model) -> None:
+    Args:
+        model: as read.
+        shapes: of every input.
+
+    Attributes:
+        unsupported: what cannot run, and why.
+        stuck: the nodes that cannot run, and those behind them of whose inputs too little is known.
+        values: what is known of each tensor: its type, and its elements where they follow from the shapes.
+    """
+
+    def __init__(self, model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self._model = model
-        self._values: dict[ir.Value, Value] = {}
+        self.values: dict[ir.Value, Value] = {}
         self._names: set[str] = set()
         self._nodes: list[Node] = []
         self._inputs: list[Value] = []
         self.unsupported: list[UnsupportedNode] = []
+        self.stuck: set[ir.Node] = set()
+        self._enter(shapes)
+        self._visit_all(model.graph)
 
-    def enter(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def _enter(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Makes the inputs of the graph."""
         from wavefit.native.onnx_ops._inputs import bind
 
         for given, shape in bind(self._model.graph, shapes):
             value = Value(self._unique(str(given.name)), shape, dtype_of(given))
             self._inputs.append(value)
-            self._values[given] = value
+            self.values[given] = value
             if value.dtype not in STORED:
                 self._refuse(str(given.name), "input", _not_stored(value.dtype))
 
-    def visit(self, graph: Iterable[ir.Node]) -> None:
+    def _visit_all(self, graph: Iterable[ir.Node]) -> None:
         for node in graph:
             if any(value.uses() or value.is_graph_output() for value in node.outputs):
                 self._visit(node)
@@ -107,6 +119,7 @@ class _Walk:
             for value, found in zip(node.inputs, inputs, strict=True)
         )
         if lost:  # behind an unsupported node: all that can be said is whether the operator is known
+            self.stuck.add(node)
             if handler is None:
                 self._refuse(name, op, _unknown(op))
             return
@@ -115,7 +128,7 @@ class _Walk:
         folded = fold(node, inputs, types, opset)
         if folded is not None:
             for output, array in zip(node.outputs, folded, strict=True):
-                self._values[output] = Value(
+                self.values[output] = Value(
                     self._unique(str(output.name)), array.shape, array.dtype.name, array
                 )
             return
@@ -130,11 +143,12 @@ class _Walk:
     def _take(self, node: ir.Node, call: Call, reason: str | None) -> None:
         if reason is not None:
             self._refuse(call.name, call.op, reason)
+            self.stuck.add(node)
         else:
             self._nodes += call.nodes
         for value, made in zip(node.outputs, call.outputs, strict=True):
             if made is not None:
-                self._values[value] = made
+                self.values[value] = made
 
     def _branch(self, node: ir.Node) -> None:
         """An If whose condition is known is the branch that is taken."""
@@ -142,21 +156,22 @@ class _Walk:
         condition = None if node.inputs[0] is None else self._value(node.inputs[0])
         if condition is None or condition.constant is None:
             self._refuse(name, "If", "its condition depends on the data")
+            self.stuck.add(node)
             return
         chosen = "then_branch" if condition.constant.reshape(-1)[0] else "else_branch"
         branch = node.attributes[chosen].as_graph()
-        self.visit(branch)
+        self._visit_all(branch)
         for output, inner in zip(node.outputs, branch.outputs, strict=True):
             value = self._value(inner)
             if value is not None:
-                self._values[output] = value
+                self.values[output] = value
 
     def _value(self, value: ir.Value) -> Value | None:
         """What stands for a value; an initializer's is made when it is first read."""
-        if value not in self._values and value.const_value is not None and value.producer() is None:
+        if value not in self.values and value.const_value is not None and value.producer() is None:
             array = value.const_value.numpy()
-            self._values[value] = Value(self._unique(str(value.name)), array.shape, array.dtype.name, array)
-        return self._values.get(value)
+            self.values[value] = Value(self._unique(str(value.name)), array.shape, array.dtype.name, array)
+        return self.values.get(value)
 
     def _output(self, value: ir.Value, kind: Type | None) -> Value | None:
         if _absent(value) or kind is None or not (value.uses() or value.is_graph_output()):

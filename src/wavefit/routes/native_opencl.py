@@ -1,48 +1,46 @@
 """wavefit's own engine on OpenCL: any GPU with an OpenCL driver, also those that ROCm, MIGraphX and Triton refuse.
 
 Options of a plan: ``storage=fp16`` keeps an fp32 file's tensors in 16 bits between kernels, which compute in float.
+``cpu_nodes=N``: N nodes, which the engine cannot run, are left to ONNX Runtime's CPU provider, as the user allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from wavefit.device.user_cache import user_cache
 from wavefit.errors import InputError, RouteError
 from wavefit.model.shapes import bind
-from wavefit.routes import _packages
+from wavefit.routes import _ort, _packages
 from wavefit.routes._tuning import Tuned, Tuning
-from wavefit.routes.session import Arrays, Session
+from wavefit.routes.session import Session
 from wavefit.schema import (
     Device,
     Model,
-    Placement,
     Plan,
     Precision,
     Prediction,
-    ProviderShare,
     Request,
     Unsupported,
 )
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from wavefit.child.main import Reporter
     from wavefit.native.opencl.chooser import Chooser
     from wavefit.native.operation import UnsupportedNode
+    from wavefit.native.partition import Partition
     from wavefit.native.program import Program
 
 TUNES = True
 
 _NAME = "native_opencl"
-_PROVIDER = "native OpenCL"
 _INSTALL = "pip install 'wavefit[opencl]'"
-_SLOWEST = 10
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
@@ -55,13 +53,21 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
 
 
 def _plans(device: Device, model: Model, request: Request) -> list[Plan | Unsupported]:
-    problem = _problem(device, model, request)
-    if problem:
-        return [_refuse(device, *problem)]
-    return [_plan(device, model, request, precision) for precision in request.precisions]
+    try:
+        cpu_nodes = _cpu_nodes(device, model, request)
+    except InputError as error:
+        return [_refuse(device, error.what, error.fix or "use another route")]
+    if isinstance(cpu_nodes, tuple):
+        return [_refuse(device, *cpu_nodes)]
+    return [_plan(device, model, request, precision, cpu_nodes) for precision in request.precisions]
 
 
-def _problem(device: Device, model: Model, request: Request) -> tuple[str, str] | None:
+def _cpu_nodes(device: Device, model: Model, request: Request) -> int | _ort.Problem:
+    """How many nodes go to the CPU; or why the engine cannot be used.
+
+    Raises:
+        InputError: the shapes do not go through the graph.
+    """
     from wavefit.native.opencl.devices import runtime
 
     if device.kind == "cpu" and _NAME not in request.routes:
@@ -72,15 +78,18 @@ def _problem(device: Device, model: Model, request: Request) -> tuple[str, str] 
     if runtime(device) is None:
         fix = "pip install 'wavefit[pocl]'" if device.kind == "cpu" else "wavefit doctor says what is missing"
         return f"no OpenCL driver shows {device.id}", fix
-    try:
-        stuck = _unsupported(model.path, _frozen(bind(model, request.batches[0], request.sizes)))
-    except InputError as error:
-        return error.what, error.fix or "use another route"
-    if stuck:
-        more = f", and {len(stuck) - 1} more" if len(stuck) > 1 else ""
-        first = stuck[0]
-        return f"{first.op} node {first.node!r}{more}: {first.reason}", first.fix
-    return None
+    shapes = _frozen(bind(model, request.batches[0], request.sizes))
+    stuck = _unsupported(model.path, shapes)
+    if not stuck:
+        return 0
+    if request.allow_cpu:
+        return _partitioned(model.path, shapes)
+    more = f", and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+    first = stuck[0]
+    fix = (
+        first.fix if request.require_gpu else f"add --allow-cpu to run such nodes on the CPU, or {first.fix}"
+    )
+    return f"{first.op} node {first.node!r}{more}: {first.reason}", fix
 
 
 _Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -99,8 +108,24 @@ def _unsupported(path: str, shapes: _Shapes) -> tuple[UnsupportedNode, ...]:
     return graph if isinstance(graph, tuple) else ()
 
 
-def _plan(device: Device, model: Model, request: Request, precision: Precision) -> Plan | Unsupported:
-    options: dict[str, str | int | float | bool] = {}
+@lru_cache(maxsize=4)
+def _partitioned(path: str, shapes: _Shapes) -> int | _ort.Problem:
+    """The nodes that the CPU runs; or why a partition is not worth it."""
+    from wavefit.native.partition import partition
+
+    if not _ort.installed():
+        return (
+            "the CPU's part of this model needs ONNX Runtime, which is not installed",
+            "pip install 'wavefit[cpu]'",
+        )
+    found = partition(Path(path), dict(shapes))
+    return (found, "use another route") if isinstance(found, str) else found.cpu_nodes
+
+
+def _plan(
+    device: Device, model: Model, request: Request, precision: Precision, cpu_nodes: int
+) -> Plan | Unsupported:
+    options: dict[str, str | int | float | bool] = {"cpu_nodes": cpu_nodes} if cpu_nodes else {}
     if precision != model.precision:
         if (model.precision, precision) != ("fp32", "fp16"):
             reason = f"the engine does not make {precision} of a file in {model.precision}"
@@ -128,17 +153,21 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     from wavefit.native.opencl.chooser import Chooser
     from wavefit.native.opencl.devices import find
     from wavefit.native.opencl.tuned import known
+    from wavefit.routes._native_session import NativeSession, StagedSession
 
     found = find(device)
-    program = _program(plan, model, Chooser(of_opencl(found, device), known(found)))
-    return NativeSession(model, plan, program, found)
+    chooser = Chooser(of_opencl(found, device), known(found))
+    if "cpu_nodes" not in plan.options:
+        return NativeSession(model, plan, _program(plan, Path(model.path), plan.shapes, chooser), found)
+    stages = _stages(plan, model)
+    return StagedSession(model, plan, stages, _programs(plan, stages, chooser), found, workdir)
 
 
 def predict(plan: Plan, model: Model, device: Device, general: Prediction) -> Prediction:
     """The engine's own account of a plan on a GPU: what it allocates, and what its kernels are expected to take.
 
     Memory is exact: arena, weights, and two sets of inputs and outputs, as in a stream. The time is the sum of the
-    chosen templates' costs, with the copies that ``general`` has.
+    chosen templates' costs, with the copies that ``general`` has; where the CPU runs a part, it is general's.
     """
     from wavefit.native.limits import of_device
     from wavefit.native.opencl.chooser import Chooser
@@ -147,23 +176,47 @@ def predict(plan: Plan, model: Model, device: Device, general: Prediction) -> Pr
         return general
     chooser = Chooser(of_device(device))
     try:
-        program = _program(plan, model, chooser)
+        programs = _compiled(plan, model, chooser)
     except (InputError, RouteError):  # it is told where the plan is asked for, or opened
         return general
-    costs = [chooser.cost(operation) or 0.0 for operation, _ in program.operations]
-    known = of_device(device).flops is not None and general.transfer_s is not None
+    alone = "cpu_nodes" not in plan.options
+    costs = [chooser.cost(operation) or 0.0 for program in programs for operation, _ in program.operations]
+    known = alone and of_device(device).flops is not None and general.transfer_s is not None
     return msgspec.structs.replace(
         general,
-        peak_bytes=program.device_bytes + program.port_bytes,
+        peak_bytes=sum(each.device_bytes + alone * each.port_bytes for each in programs),
         total_s=sum(costs) + (general.transfer_s or 0.0) if known else general.total_s,
     )
 
 
-def _program(plan: Plan, model: Model, chooser: Chooser) -> Program:
+def _compiled(plan: Plan, model: Model, chooser: Chooser) -> list[Program]:
+    """All programs of a plan: one, or one for each stage of the engine's."""
+    if "cpu_nodes" in plan.options:
+        return _programs(plan, _stages(plan, model), chooser)
+    return [_program(plan, Path(model.path), plan.shapes, chooser)]
+
+
+def _stages(plan: Plan, model: Model) -> Partition:
+    from wavefit.native.partition import partition
+
+    found = partition(Path(model.path), plan.shapes)
+    if isinstance(found, str):
+        raise RouteError(found, "use another route")
+    return found
+
+
+def _programs(plan: Plan, stages: Partition, chooser: Chooser) -> list[Program]:
+    engines = [stage for stage in stages.stages if stage.kind == "engine"]
+    return [_program(plan, stage.model, stage.shapes, chooser) for stage in engines]
+
+
+def _program(
+    plan: Plan, source: Path | ir.Model, shapes: Mapping[str, tuple[int, ...]], chooser: Chooser
+) -> Program:
     from wavefit.native import engine
 
     half = plan.options.get("storage") == "fp16"
-    program = engine.prepare(Path(model.path), plan.shapes, chooser, half=half)
+    program = engine.prepare(source, shapes, chooser, half=half)
     if isinstance(program, tuple):
         said = "; ".join(refusal.reason for refusal in program[:3])
         raise RouteError(
@@ -185,53 +238,19 @@ def tune(payload: Tuning, say: Reporter) -> Tuned:
 
     found = find(payload.device)
     limits = of_opencl(found, payload.device)
-    program = _program(payload.plan, payload.model, Chooser(limits))
-    operations = [operation for operation, _ in program.operations]
+    programs = _compiled(payload.plan, payload.model, Chooser(limits))
+    operations = [operation for program in programs for operation, _ in program.operations]
     choices = tuner.tune(operations, found, payload.budget_s, say, limits=limits)
     faster = sum(choice.source == "tuned" for choice in choices.values())
     return Tuned(operations=len(choices), faster=faster)
 
 
-class NativeSession(Session):
-    """A program of the engine on an OpenCL device; its shapes are the plan's.
-
-    Args:
-        model: its inputs and outputs.
-        plan: whose shapes were compiled.
-        program: of the engine.
-        device: a ``pyopencl.Device``.
-    """
-
-    def __init__(self, model: Model, plan: Plan, program: Program, device: object) -> None:
-        from msgspec.structs import replace
-
-        from wavefit.native.opencl.executor import Executor
-
-        specs = tuple(replace(spec, shape=plan.shapes[spec.name]) for spec in model.inputs)
-        super().__init__(specs, model.outputs)
-        self._executor = Executor(program, device, user_cache() / "opencl")
-
-    def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
-        return self._executor.run(inputs)
-
-    def _stream_impl(self, batches: Iterator[Mapping[str, np.ndarray]]) -> Iterator[Arrays]:
-        return self._executor.stream(batches)
-
-    def _placement_impl(self) -> Placement | None:
-        nodes = {name for step in self._executor.program.steps for name in step.source}
-        share = ProviderShare(provider=_PROVIDER, nodes=len(nodes))
-        return Placement(providers=(share,), source="the engine's program")
-
-    def _device_peak_bytes_impl(self) -> int | None:
-        return self._executor.device_bytes
-
-    def _close_impl(self) -> None:
-        self._executor.close()
-
-
 def versions() -> dict[str, str]:
-    """Of pyopencl, and the state of what was tuned on this machine: a plan is measured again after tuning."""
+    """Of pyopencl and of what runs a part on the CPU, and the state of what was tuned on this machine.
+
+    After tuning, a plan is measured again.
+    """
     from wavefit.native.opencl.tuned import state
 
-    found = {"pyopencl": _packages.version("pyopencl"), "tuned kernels": state()}
+    found = {"pyopencl": _packages.version("pyopencl"), "tuned kernels": state(), **_ort.installed()}
     return {name: version for name, version in found.items() if version}
