@@ -43,13 +43,13 @@ TORCH = {
     "resnet50": Net("_networks:resnet50", small={"depths": (1, 1, 1, 1), **_TEN}),
     "vgg16": Net("_torch_images:vgg16", small={"divide": 8, "side": 64, **_TEN}),
     "densenet": Net("_torch_more_nets:densenet", small={"counts": (2, 2, 2), "growth": 8, **_TEN}),
-    "inception_v3": Net("_torch_images:inception_v3", (299, 96), {"divide": 8, "inner": (128,), **_TEN}),
+    "inception_v3": Net("_torch_images:inception_v3", (299, 107), {"divide": 8, "inner": (128,), **_TEN}),
     "mobilenet_v2": Net("_torch_more_nets:mobilenet", small={"divide": 2, "most": 2, **_TEN}),
     "mobilenet_v3": Net(
         "_torch_images:mobilenet_v3", small={"rows": (0, 1, 3, 4, 6, 7, 10, 12), "divide": 2, **_TEN}
     ),
     "efficientnet": Net("_torch_held_out:efficientnet", small={"divide": 2, "most": 1, **_TEN}),
-    "yolo_v5": Net("_torch_yolo:yolo_v5", (640, 96), {"width": 4, "counts": (1, 1, 1, 1), "classes": 3}),
+    "yolo_v5": Net("_torch_yolo:yolo_v5", (640, 96), {"width": 8, "counts": (1, 1, 1, 1), "classes": 3}),
     "yolo_v8": Net("_torch_yolo:yolo_v8", (640, 96), {"width": 4, "counts": (1, 1, 1, 1), "classes": 3}),
     "unet": Net("_torch_more_nets:UNet", (256, 40), {"width": 8, "levels": 3}),
     "vit_b": Net(
@@ -70,16 +70,29 @@ LIGHT += ("vgg19", "zfnet512")
 
 
 def resnet18(depths: tuple[int, ...] = (2, 2, 2, 2), classes: int = 1000) -> Any:
-    """The example's; a module, so that _exported may calibrate it as the others."""
-    from resnet50 import Basic, ResNet
+    """The example's net, drawn and calibrated here as the others are."""
+    from resnet50 import Basic
 
-    return ResNet(Basic, depths, classes)
+    return _residual(Basic, depths, classes)
 
 
 def resnet50(depths: tuple[int, ...] = (3, 4, 6, 3), classes: int = 1000) -> Any:
-    from resnet50 import Bottleneck, ResNet
+    from resnet50 import Bottleneck
 
-    return ResNet(Bottleneck, depths, classes)
+    return _residual(Bottleneck, depths, classes)
+
+
+def _residual(block: Any, depths: tuple[int, ...], classes: int) -> Any:
+    from resnet50 import ResNet
+    from torch import nn
+
+    net = ResNet(block, depths, classes)
+    for module in net.modules():
+        if isinstance(module, block):
+            nn.init.constant_(
+                module.body[-1].weight, 0.3
+            )  # as in trained nets, a block changes its input a little
+    return net
 
 
 def names() -> list[str]:
@@ -156,12 +169,13 @@ def _export(net: Net, path: Path, small: bool) -> None:
 
 
 def _sample(net: Net, small: bool) -> tuple[list[str], tuple[Any, ...]]:
-    """Names of the inputs, and four items."""
+    """Names of the inputs, and a few items: more of small ones, whose last planes are of few pixels."""
     import torch
 
     rng = np.random.default_rng(_SEED)
     names = ["ids", "mask", "kinds"] if net.side is None else ["image"]
-    shape = (4, net.length[small]) if net.side is None else (4, 3, net.side[small], net.side[small])
+    count = 16 if small else 4
+    shape = (count, net.length[small]) if net.side is None else (count, 3, net.side[small], net.side[small])
     return names, tuple(torch.from_numpy(_input(name, shape, rng)) for name in names)
 
 
@@ -177,14 +191,22 @@ def _draw(net: Any) -> None:
 
 
 def _calibrate(net: Any, sample: tuple[Any, ...]) -> None:
-    """Gives batch normalisations the statistics of the sample."""
+    """Gives batch normalisations the statistics of the sample, one deviation for all channels, and a shift of 1.5.
+
+    Without the last two a random net is chaotic, as no trained one is: each layer makes what two images differ in, and
+    rounding errors, a fifth larger (Yang et al., "A Mean Field Theory of Batch Normalization", 2019), and channels
+    that hardly vary are blown up.
+    """
     from torch import nn
 
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
         norm.momentum = None  # the plain mean of all batches seen
+        nn.init.constant_(norm.bias, 1.5)
     if norms:
         net.train()(*sample)
+    for norm in norms:
+        norm.running_var.fill_(norm.running_var.mean())
 
 
 # ---- the onnx package's ----------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ _OF_WEIGHT = frozenset(
     (
         "Attention",
         "Conv",
+        "ConvInteger",
         "ConvTranspose",
         "Einsum",
         "FusedConv",
@@ -35,7 +36,10 @@ _OF_WEIGHT = frozenset(
         "FusedMatMul",
         "Gemm",
         "MatMul",
+        "MatMulInteger",
         "MultiHeadAttention",
+        "QLinearConv",
+        "QLinearMatMul",
     )
 )
 
