@@ -186,6 +186,7 @@ def _draw(net: Any) -> None:
     for module in net.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu" if plain else "linear")
+            module.weight.mul_(getattr(module, "gain", 1.0))
             if module.bias is not None:
                 nn.init.normal_(module.bias, std=0.1)
 

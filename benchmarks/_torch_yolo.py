@@ -165,6 +165,10 @@ class V5(nn.Module):
         self.each = 5 + classes
         self.body = Body(C3, width, counts)
         self.heads = nn.ModuleList(nn.Conv2d(width << level, 3 * self.each, 1) for level in (2, 3, 4))
+        for head in self.heads:
+            head.gain = (
+                0.5  # what is drawn is scaled by it: boxes of about an anchor's size, as in trained nets
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         found = []
