@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from wavefit.native import memory
+from wavefit.native import memory, views
 from wavefit.native.graph import Graph, Node, Value
 from wavefit.native.layout import Layout, Placed, Storage, lay_out
 from wavefit.native.memory import Life
-from wavefit.native.operation import Buffer, Implementation, Kernel, Operation, Packed, UnsupportedNode, View
+from wavefit.native.operation import Buffer, Implementation, Kernel, Operation, Packed, UnsupportedNode
 
 
 class Kernels(Protocol):
@@ -213,7 +213,7 @@ class _Assembly:
         meaning = (operation.op, repr(operation.attributes), made.template, packed.how)
         key = (place.storage, repr(place.view), *meaning)
         if key not in self._numbers:
-            logical = _strided(self._held(place.storage), place.view)
+            logical = views.shown(self._held(place.storage), place.view)
             array = self._kernels.pack(made, packed, operation, np.array(logical))
             self._constants[self._number(key, "constant", array.nbytes)] = np.ascontiguousarray(array)
         return self._numbers[key]
@@ -261,11 +261,5 @@ def _stored(place: Placed) -> np.ndarray:
     assert value is not None
     assert value.constant is not None
     held = np.zeros(place.storage.elements, np.dtype(place.storage.dtype))
-    _strided(held, place.view)[...] = value.constant
+    views.shown(held, place.view)[...] = value.constant
     return held
-
-
-def _strided(held: np.ndarray, view: View) -> np.ndarray:
-    """The elements of a view of flat memory."""
-    steps = tuple(stride * held.itemsize for stride in view.strides)
-    return np.lib.stride_tricks.as_strided(held[view.offset :], view.shape, steps)

@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 from msgspec.structs import replace
 
 from wavefit.native.operation import View
+
+
+def shown(memory: np.ndarray, view: View) -> np.ndarray:
+    """The elements of a view of flat memory, of the view's type; no copy."""
+    steps = tuple(stride * memory.itemsize for stride in view.strides)
+    return np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, steps)
 
 
 def reshape(view: View, shape: tuple[int, ...]) -> View | None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from wavefit.native import views
 from wavefit.native.opencl import kernels
 from wavefit.native.opencl.build import build
+from wavefit.native.opencl.launch import bound
 from wavefit.native.operation import Config, Implementation, Operation, View
 
 _GUARD = 4096  # bytes before and after every buffer; a multiple of any device's alignment of sub-buffers
@@ -76,11 +78,7 @@ def run(
         for source in dict.fromkeys(launch.kernel.source for launch in made.launches)
     }
     compile_s = perf_counter() - started
-    launches = []
-    for launch in made.launches:
-        kernel = cl.Kernel(programs[launch.kernel.source], launch.kernel.name)
-        kernel.set_args(*(buffers[each.kind][each.index].region for each in launch.arguments))
-        launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
+    launches = bound(made, programs, lambda each: buffers[each.kind][each.index].region)
     seconds = [_once(cl, queue, launches) for _ in range(runs)]
     held = [
         (f"{kind} {number}", each) for kind, every in buffers.items() for number, each in enumerate(every)
@@ -133,7 +131,7 @@ class _Guarded:
         self._queue, self._view = queue, view
         memory = np.full(view.extent * view.itemsize, _POISON, np.uint8)
         if array is not None and array.size:
-            _strided(memory.view(view.dtype), view)[...] = array
+            views.shown(memory.view(view.dtype), view)[...] = array
         self._size = max(memory.nbytes, 4)
         zone = np.full(_GUARD, _CANARY, np.uint8)
         filled = np.full(self._size, _POISON, np.uint8)
@@ -143,14 +141,14 @@ class _Guarded:
         self.region = self._buffer.get_sub_region(_GUARD, self._size)
 
     def shown(self) -> np.ndarray:
-        return np.array(_strided(self._inside(self._whole()), self._view))
+        return np.array(views.shown(self._inside(self._whole()), self._view))
 
     def trespasses(self, name: str) -> list[str]:
         whole = self._whole()
         zones = {"before": whole[:_GUARD], "after": whole[_GUARD + self._size :]}
         found = [f"{place} {name}" for place, zone in zones.items() if (zone != _CANARY).any()]
         between = np.ones(self._view.extent, bool)
-        _strided(between, self._view)[...] = False
+        views.shown(between, self._view)[...] = False
         inside = self._inside(whole).view(np.uint8).reshape(self._view.extent, -1)
         return found + ([f"between the elements of {name}"] if (inside[between] != _POISON).any() else [])
 
@@ -163,8 +161,3 @@ class _Guarded:
 
     def _inside(self, whole: np.ndarray) -> np.ndarray:
         return whole[_GUARD : _GUARD + self._view.extent * self._view.itemsize].view(self._view.dtype)
-
-
-def _strided(memory: np.ndarray, view: View) -> np.ndarray:
-    steps = tuple(stride * memory.itemsize for stride in view.strides)
-    return np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, steps)

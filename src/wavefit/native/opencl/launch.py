@@ -7,11 +7,12 @@ once, the other never. Kernels and queues stay pyopencl's.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wavefit.device.opencl import loader
 from wavefit.native.opencl.errors import refusal
+from wavefit.native.operation import Buffer, Implementation
 
 Launch = tuple[Any, tuple[int, ...], tuple[int, ...]]
 """A ``pyopencl.Kernel`` with its arguments set, the global size, the local size."""
@@ -60,6 +61,26 @@ class Launcher:
     def close(self) -> None:
         """Lets go of the kernels."""
         self._launches, self._calls = [], []
+
+
+def bound(
+    made: Implementation, programs: Mapping[str, Any], argument: Callable[[Buffer], Any]
+) -> list[Launch]:
+    """An implementation's launches.
+
+    Args:
+        made: of one operation.
+        programs: built ones, by source.
+        argument: the ``pyopencl.Buffer`` for each of its arguments; the caller keeps them, a kernel does not.
+    """
+    import pyopencl as cl
+
+    launches = []
+    for launch in made.launches:
+        kernel = cl.Kernel(programs[launch.kernel.source], launch.kernel.name)
+        kernel.set_args(*(argument(each) for each in launch.arguments))
+        launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
+    return launches
 
 
 def cl_name(status: int) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from wavefit.native import views
 from wavefit.native.opencl import draw, kernels
 from wavefit.native.opencl.build import build, load
 from wavefit.native.opencl.comparison import Comparison
+from wavefit.native.opencl.launch import Launch, bound
 from wavefit.native.operation import Buffer, Config, Implementation, Operation, View
 
 _LEAST_S = 2e-3  # of launches that one timing takes together
@@ -29,7 +31,7 @@ class Candidate:
 
     template: str
     config: Config
-    launches: list[tuple[Any, tuple[int, ...], tuple[int, ...]]]
+    launches: list[Launch]
     made: Implementation
     held: list[Any]
 
@@ -120,11 +122,7 @@ class Trial:
         flags = self._cl.mem_flags.READ_WRITE
         scratch = [self._cl.Buffer(self._context, flags, max(size, 4)) for size in made.scratch]
         packed = [self._pack(template, each.how, each.input) for each in made.packed]
-        launches = []
-        for launch in made.launches:
-            kernel = self._cl.Kernel(programs[launch.kernel.source], launch.kernel.name)
-            kernel.set_args(*(self._argument(each, scratch, packed) for each in launch.arguments))
-            launches.append((kernel, launch.kernel.global_size, launch.kernel.local_size))
+        launches = bound(made, programs, lambda each: self._argument(each, scratch, packed))
         return Candidate(template, config, launches, made, [*scratch, *packed])
 
     def _program(self, source: str, binary: bytes | None) -> Any:
@@ -136,11 +134,8 @@ class Trial:
             view, block = self.operation.input(number), self._blocks[number]
             assert block is not None
             array = np.resize(block, view.extent)
-            steps = tuple(stride * array.itemsize for stride in view.strides)
-            logical = np.lib.stride_tricks.as_strided(array[view.offset :], view.shape, steps)
-            self._packed[key] = self._buffer(
-                kernels.get(template).pack(how, self.operation, np.array(logical))
-            )
+            logical = np.array(views.shown(array, view))
+            self._packed[key] = self._buffer(kernels.get(template).pack(how, self.operation, logical))
         return self._packed[key]
 
     def _argument(self, buffer: Buffer, scratch: Sequence[Any], packed: Sequence[Any]) -> Any:
@@ -160,8 +155,7 @@ class Trial:
         memory = np.empty(self._output.size, np.uint8)
         self._cl.enqueue_copy(self.queue, memory, self._output)
         held = memory[: view.extent * view.itemsize].view(view.dtype)
-        steps = tuple(stride * view.itemsize for stride in view.strides)
-        got = np.lib.stride_tricks.as_strided(held[view.offset :], view.shape, steps).astype(np.float64)
+        got = views.shown(held, view).astype(np.float64)
         if self.reference is None:
             self.reference = np.array(got)
         scale = float(np.linalg.norm(self.reference))
@@ -169,14 +163,10 @@ class Trial:
 
     def logical(self) -> list[np.ndarray | None]:
         """The inputs, each of its view's shape."""
-        found: list[np.ndarray | None] = []
-        for view, array in zip(self.operation.inputs, self._arrays, strict=True):
-            if view is None or array is None:
-                found.append(None)
-                continue
-            steps = tuple(stride * array.itemsize for stride in view.strides)
-            found.append(np.lib.stride_tricks.as_strided(array[view.offset :], view.shape, steps))
-        return found
+        return [
+            None if view is None or array is None else views.shown(array, view)
+            for view, array in zip(self.operation.inputs, self._arrays, strict=True)
+        ]
 
     def difference(self, candidate: Candidate) -> float:
         """As :meth:`error`, against the first candidate asked about, and by the device, in float."""
