@@ -3,7 +3,9 @@
     DEV=CUDA BEAM=0 python benchmarks/native_peers.py resnet50.onnx [--batches 1,32]    (or DEV=CL; BEAM=2 searches)
 
 Prints the least of rounds, in milliseconds, and the relative L2 of its answers to ONNX Runtime's. Run it right before
-or after native_opencl.py on the same machine. Needs the package tinygrad.
+or after native_opencl.py on the same machine. Needs the package tinygrad. On a CPU: DEV=CPU with clang in the path, or
+DEV=CL on PoCL, which wants a system's loader (ocl-icd-libopencl1; pyopencl's own crashes under tinygrad 0.14) and
+OCL_ICD_VENDORS, a folder with an .icd file that names PoCL's library.
 """
 
 from __future__ import annotations
