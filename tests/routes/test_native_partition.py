@@ -82,6 +82,7 @@ def _placed(placement: Placement | None, cpu_nodes: int) -> None:
     assert all(
         share.nodes > 0 and share.time_s is not None and share.time_s > 0 for share in placement.providers
     )
+    assert shares["CPUExecutionProvider"].nodes == cpu_nodes
     assert {node.provider for node in placement.cpu_nodes} == {"CPUExecutionProvider"}
     (told,) = reasons(placement, Device(id="gpu0", kind="gpu"), require_gpu=True)
     assert "ran on the CPU" in told

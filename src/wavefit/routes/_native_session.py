@@ -82,6 +82,7 @@ class StagedSession(Session):
         super().__init__(_specs(model.inputs, plan.shapes), model.outputs)
         self._constants = partition.constants
         self._stages: list[Session] = []
+        self._nodes: Counter[str] = Counter()  # of the model, by provider
         self._seconds: dict[str, float] = {}  # of the latest run, by provider
         compiled = iter(programs)
         for number, stage in enumerate(partition.stages):
@@ -92,6 +93,7 @@ class StagedSession(Session):
             else:
                 _save(stage, Path(part.path))
                 self._stages.append(OrtSession(part, Provider(CPU), workdir))
+            self._nodes[_provider(self._stages[-1])] += stage.nodes
 
     def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
         values, seconds = {**self._constants, **inputs}, {PROVIDER: 0.0, CPU: 0.0}
@@ -105,18 +107,15 @@ class StagedSession(Session):
     def _placement_impl(self) -> Placement | None:
         if not self._seconds:
             return None
-        placements = [placement for stage in self._stages if (placement := stage.placement()) is not None]
-        nodes: Counter[str] = Counter()
-        for share in (share for placement in placements for share in placement.providers):
-            nodes[share.provider] += share.nodes
-        on_cpu = [node for placement in placements for node in placement.cpu_nodes]
+        placements = [stage.placement() for stage in self._stages if _provider(stage) == CPU]
+        on_cpu = [node for placement in placements if placement is not None for node in placement.cpu_nodes]
         return Placement(
             providers=tuple(
                 ProviderShare(provider=name, nodes=count, time_s=self._seconds[name])
-                for name, count in nodes.items()
+                for name, count in self._nodes.items()
             ),
             cpu_nodes=tuple(sorted(on_cpu, key=lambda node: -(node.time_s or 0.0))[:_CPU_NODES_SHOWN]),
-            source="the engine's programs, the clock round each stage, onnxruntime profile",
+            source="the model's stages, the clock round each, onnxruntime profile",
         )
 
     def _device_peak_bytes_impl(self) -> int | None:
