@@ -41,3 +41,14 @@ def test_integers_stay_integers() -> None:
     store_half(graph)
     assert places.dtype == "int64"
     assert table.dtype == "float16"
+
+
+def test_what_an_output_is_a_view_of_is_not_half() -> None:
+    """SqueezeNet ends in a Softmax and a Reshape: the caller would read twice as many bytes as there are."""
+    build = Builder(dtype="float32")
+    hidden = build.apply("exp", build.input(2, 6))
+    made = build.apply("tanh", hidden)
+    graph = build.graph(build.transpose(build.reshape(made, 2, 3, 2), 0, 2, 1))
+    store_half(graph)
+    assert (hidden.dtype, made.dtype) == ("float16", "float32")
+    assert {node.output.dtype for node in graph.nodes if node.op in ("Reshape", "Transpose")} == {"float32"}
