@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from native.opencl.harness import run  # type: ignore[import-not-found]
 
+from wavefit.native.limits import of_opencl
 from wavefit.native.opencl import kernels
+from wavefit.native.opencl.specimens import matmul, rows
 from wavefit.native.operation import Config, Limits, Operation, View, row_major
 from wavefit.native.pointwise import Apply, Pointwise
 
-pytest.importorskip("pyopencl")
+cl = pytest.importorskip("pyopencl")
 
 LIMITS = Limits(name="a GPU", wave=32, work_group=256, local_bytes=49152, registers=1024)
 RELU = Apply(function="relu", arguments=(2,))
@@ -113,3 +115,16 @@ def test_half_storage() -> None:
     a, b, out = (_view(shape, dtype="float16") for shape in ((33, 40), (40, 36), (33, 36)))
     _check(_operation(a, b, out), _config(32, 32, 16, 2, 4))
     _check(_operation(a, b, out), _config(32, 32, 16, 2, 4, 2))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 7, 9, 15])
+def test_short_depths_as_they_are_computed_here(depth: int) -> None:
+    """PoCL 3.0 made nonsense of a depth of 7 in a tile of 64 by 32 by 16 whose steps were all written out."""
+    device = next(device for platform in cl.get_platforms() for device in platform.get_devices())
+    operation = matmul(rows(64, depth), rows(depth, 8))
+    config = next(iter(kernels.get("matmul").configurations(operation, of_opencl(device))))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, depth), (depth, 8)))
+    (got,) = run("matmul", operation, config, [a, b])
+    want = a.astype(np.float64) @ b
+    assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
