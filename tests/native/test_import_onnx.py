@@ -259,3 +259,19 @@ def test_broken_graphs_are_one_sentence(tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             load(_saved(tmp_path, _model(nodes, {"x": [2]}, {"y": FLOAT})), {"x": (2,)})
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "pad"), [(4, 1, 2, 0), (5, 1, 3, 0), (5, 2, 2, 1), (7, 3, 2, 0)]
+)
+def test_a_window_that_would_begin_behind_the_image_is_none(tmp_path, size, kernel, stride, pad):
+    """With ceil_mode, as ONNX Runtime has it."""
+    ort = pytest.importorskip("onnxruntime")
+    attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4, "ceil_mode": 1}
+    nodes = [helper.make_node("MaxPool", ["x"], ["p"], **attributes), helper.make_node("Relu", ["p"], ["y"])]
+    model = _model(nodes, {"x": [1, 2, size, size]}, {"y": FLOAT})
+    x = np.random.default_rng(0).standard_normal((1, 2, size, size)).astype(np.float32)
+    (want,) = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    graph = _imported(tmp_path, model, x=(1, 2, size, size))
+    made = interpret.run(graph, {"x": x})["y"]
+    np.testing.assert_allclose(made, want, rtol=1e-6)

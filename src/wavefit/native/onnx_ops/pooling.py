@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wavefit.native.onnx_ops._call import Call
-from wavefit.native.onnx_ops._windows import window
+from wavefit.native.onnx_ops._windows import Window, window
 
 
 def _max_pool(call: Call) -> str | None:
@@ -21,6 +21,7 @@ def _pool(call: Call, op: str, **more: bool) -> str | None:
     if not 3 <= rank <= 5:
         return f"its input has rank {rank}: 3, 4 and 5 are computed"
     sizes = window(call, tuple(call.attribute("kernel_shape")))
+    _without_windows_beyond(call, sizes)
     call.add(
         op,
         [call.input()],
@@ -32,6 +33,22 @@ def _pool(call: Call, op: str, **more: bool) -> str | None:
         **more,  # type: ignore[arg-type]
     )
     return None
+
+
+def _without_windows_beyond(call: Call, sizes: Window) -> None:
+    """Takes windows from the output's shape that would begin behind the image and its padding before it.
+
+    ONNX, AveragePool and MaxPool: "Sliding windows that would start in the right padded region are ignored". onnx's
+    shape inference counts them where the kernel is smaller than the stride.
+    """
+    output, image = call.output(), call.input().shape[2:]
+    space = [
+        min(made, -(-(size + before) // stride))
+        for made, size, before, stride in zip(
+            output.shape[2:], image, sizes.pads, sizes.strides, strict=False
+        )
+    ]
+    output.shape = (*output.shape[:2], *space)
 
 
 def _global(kind: str, call: Call) -> None:
