@@ -20,8 +20,10 @@ from wavefit.bundle.runner import device_for, differences, open_bundle
 from wavefit.bundle.write import write_bundle
 from wavefit.choice import choose
 from wavefit.device.probe import probe
+from wavefit.device.runtimes import with_runtimes
 from wavefit.errors import InputError, RouteError
 from wavefit.model.load import load
+from wavefit.native.opencl.devices import runtime
 from wavefit.routes import ort_cpu
 from wavefit.schema import Device, Model, Plan, Record, Request
 
@@ -34,11 +36,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return models.save(models.conv_net(), tmp_path_factory.mktemp("models") / "net.onnx")
 
 
-def pack(source: Path, folder: Path, *made: Record) -> Path:
+def pack(source: Path, folder: Path, *made: Record, request: Request | None = None) -> Path:
     """A bundle of those records, in the order in which they would be picked."""
     model = load(source)
     kept = [replace(record, model=model, versions=ort_cpu.versions()) for record in made]
-    draft = records.bundle(kept, request=Request(), choice=choose(kept, (), Request()))
+    request = request or Request()
+    draft = records.bundle(kept, request=request, choice=choose(kept, (), request))
     folder.mkdir()
     write_bundle(folder, draft, model, kept, "")
     return folder
@@ -117,6 +120,21 @@ def test_a_pick_that_cannot_run_here_is_an_error_that_names_the_runner_up(
     assert "plan 'ort_cpu fp32 batch 4'" in str(raised.value)
     with open_bundle(folder, plan="ort_cpu fp32 batch 4") as run:
         assert run.record.plan.route == "ort_cpu"
+
+
+def test_the_engine_runs_on_a_device_that_only_opencl_tells_of(source: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    here = next((each for each in with_runtimes(probe(), str) if runtime(each) is not None), None)
+    if here is None:
+        pytest.skip("no OpenCL driver shows a device")
+    image = np.random.default_rng(0).normal(size=(3, 3, 8, 8)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(source).run(None, {"image": image})[0]
+    made = records.measured("native_opencl", here, 0.01, batch=2)
+    record = replace(made, plan=replace(made.plan, shapes={"image": (2, 3, 8, 8)}))
+    folder = pack(source, tmp_path / "a.wavefit", record, request=Request(routes=("native_opencl",)))
+    with open_bundle(folder) as run:
+        assert run.record.plan.route == "native_opencl"
+        np.testing.assert_allclose(run(image)["logits"], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_unknown_plan_lists_those_there_are(source: Path, tmp_path: Path) -> None:

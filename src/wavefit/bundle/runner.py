@@ -14,6 +14,7 @@ import numpy as np
 from wavefit import __version__, routes
 from wavefit.bundle.read import load_bundle, model_of
 from wavefit.device.probe import probe
+from wavefit.device.runtimes import with_runtimes
 from wavefit.errors import InputError, RouteError
 from wavefit.model.samples import whole_inputs
 from wavefit.routes.session import Arrays, check_inputs
@@ -118,6 +119,9 @@ def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
     devices = probe()
     device = device_for(record, devices, bundle)
     if isinstance(device, Unsupported):
+        devices = with_runtimes(devices, _silent)  # seconds, so only where the plan needs what runtimes see
+        device = device_for(record, devices, bundle)
+    if isinstance(device, Unsupported):
         raise RouteError(
             f"{record.plan.label}, measured on {record.device.name or record.device.id}, cannot run here: "
             f"{device.reason}",
@@ -203,6 +207,10 @@ def _labelled(candidates: list[Record], label: str) -> Record:
             return record
     labels = "; ".join(record.plan.label for record in candidates)
     raise InputError(f"the bundle has no plan {label!r}", f"it has: {labels}")
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 def _way_out(fix: str, candidates: list[Record], devices: tuple[Device, ...], bundle: Bundle) -> str:
