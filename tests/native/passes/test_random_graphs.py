@@ -6,21 +6,24 @@ import pytest
 from native.passes.build import Builder, ops, same_after
 
 from wavefit.native import passes
-from wavefit.native.graph import Value
+from wavefit.native.graph import Graph, Value
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_network_keeps_its_answers(seed):
-    build = Builder(seed)
-    x = build.input(2, 4, 6, 6)
-    values = [x]
-    for _ in range(8):
-        values.append(_layer(build, values))
-    outputs = [values[-1], *(v for v in values[1:-1] if build.rng.random() < 0.2)]
-    graph = build.graph(*outputs)
+    build, graph = random_graph(seed)
     nodes = len(graph.nodes)
     same_after(passes.run, graph, build.feeds())
     assert len(graph.nodes) <= nodes
+
+
+def random_graph(seed: int, dtype: str = "float64") -> tuple[Builder, Graph]:
+    """Eight layers on a picture of 4 channels, 6 by 6; some values between are outputs too."""
+    build = Builder(seed, dtype)
+    values = [build.input(2, 4, 6, 6)]
+    for _ in range(8):
+        values.append(_layer(build, values))
+    return build, build.graph(values[-1], *(v for v in values[1:-1] if build.rng.random() < 0.2))
 
 
 def _layer(build: Builder, values: list[Value]) -> Value:
