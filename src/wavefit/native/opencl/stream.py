@@ -29,26 +29,30 @@ def stream(
     """
     up, down = (cl.CommandQueue(compute.context, properties=compute.properties) for _ in range(2))
     under_way: deque[tuple[Lane, list[Any]]] = deque()
-    for number, batch in enumerate(batches):
-        if len(under_way) == len(lanes):
+    try:
+        for number, batch in enumerate(batches):
+            if len(under_way) == len(lanes):
+                yield _taken(cl, *under_way.popleft(), down)
+            lane = lanes[number % len(lanes)]
+            uploaded = lane.upload(batch, up)
+            up.flush()
+            if uploaded:
+                cl.enqueue_barrier(compute, wait_for=uploaded)
+            launched = _launch(lane, timed=timeline is not None)
+            computed = cl.enqueue_marker(compute)
+            compute.flush()
+            downloaded = lane.begin_download(down, [computed])
+            under_way.append((lane, downloaded))
+            down.flush()
+            if timeline is not None:
+                timeline.add("upload", number, lane.input_names, uploaded)
+                timeline.add("compute", number, lane.step_names, launched)
+                timeline.add("download", number, lane.output_names, downloaded)
+        while under_way:
             yield _taken(cl, *under_way.popleft(), down)
-        lane = lanes[number % len(lanes)]
-        uploaded = lane.upload(batch, up)
-        up.flush()
-        if uploaded:
-            cl.enqueue_barrier(compute, wait_for=uploaded)
-        launched = _launch(lane, timed=timeline is not None)
-        computed = cl.enqueue_marker(compute)
-        compute.flush()
-        downloaded = lane.begin_download(down, [computed])
-        under_way.append((lane, downloaded))
-        down.flush()
-        if timeline is not None:
-            timeline.add("upload", number, lane.input_names, uploaded)
-            timeline.add("compute", number, lane.step_names, launched)
-            timeline.add("download", number, lane.output_names, downloaded)
-    while under_way:
-        yield _taken(cl, *under_way.popleft(), down)
+    finally:  # a stream that is given up leaves no copy behind that reads or writes a lane
+        up.finish()
+        down.finish()
 
 
 def _launch(lane: Lane, timed: bool) -> list[Any]:
