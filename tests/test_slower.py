@@ -37,7 +37,8 @@ def test_a_slower_int8_plan_is_not_picked_and_the_sentence_says_why() -> None:
     choice = choose([FP32, int8], (), Request())
     assert choice.pick == FP32.key
     assert "no dot instructions for int8" in choice.sentence
-    assert "25 kernels where fp32 runs 10" in choice.sentence
+    assert "25 kernels where fp32 runs 10: fusions were lost, or pairs of Q and DQ stay" in choice.sentence
+    assert "fusions were lost, or casts stay" in why(_record("fp16", 0.020, nodes=25), FP32)
 
 
 def test_nodes_that_fell_back_to_the_cpu_are_counted() -> None:

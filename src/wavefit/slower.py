@@ -68,9 +68,8 @@ def _more_nodes(record: Record, other: Record) -> list[str]:
     now, before = _run(record.placement), _run(other.placement)
     if now <= before:
         return []
-    return [
-        f"it runs {now} kernels where fp32 runs {before}: fusions were lost, or pairs of Q and DQ stay between"
-    ]
+    rest = "pairs of Q and DQ" if record.plan.precision == "int8" else "casts"
+    return [f"it runs {now} kernels where fp32 runs {before}: fusions were lost, or {rest} stay between"]
 
 
 def _run(placement: Placement) -> int:

@@ -82,6 +82,16 @@ def test_profile_of_what_is_no_model(words: tuple[str, ...], said: str, tmp_path
     assert said in done.stderr
 
 
+def test_tune_says_what_its_budget_left(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    import wavefit.demo as demo
+
+    model = str(Path(demo.__file__).parent / "digits.onnx")
+    done = wavefit("tune", model, "--device", "cpu", "--batch", "7", "--budget", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "were not reached within 1 s: give the same command a larger --budget." in done.stdout
+
+
 def test_profile_shows_launches_and_leaves_a_trace(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     import wavefit.demo as demo

@@ -110,6 +110,18 @@ def test_what_is_assumed_of_a_gpu_that_is_not_here_is_said(net: Path) -> None:
     assert "ort_migraphx, given with --route" in " ".join(given.stdout.split())
 
 
+def test_the_engine_s_total_is_its_kernels_with_launches(net: Path) -> None:
+    pytest.importorskip("onnx_ir")
+    given = wavefit(net, "--device", "gfx1103", "--route", "native_opencl")
+    said = " ".join(given.stdout.split())
+    assert (
+        "launch in the total, which is the sum of what native_opencl expects of each of its kernels" in said
+    )
+    assert "leaves it out" not in said
+    assert "launches arithmetic" not in said  # as left out
+    assert "on gfx1103 (taken as Radeon 780M), integrated GPU" in said
+
+
 def test_nothing_but_json_in_a_pipe(net: Path) -> None:
     answer = wavefit(net, "--batch", "1,2", "--precision", "fp32,fp16", "--json")
     assert answer.stderr == ""

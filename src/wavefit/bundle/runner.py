@@ -13,6 +13,7 @@ import numpy as np
 
 from wavefit import __version__, routes
 from wavefit.bundle.read import load_bundle, model_of
+from wavefit.device.measure import measured
 from wavefit.device.probe import probe
 from wavefit.device.runtimes import with_runtimes
 from wavefit.errors import InputError, RouteError
@@ -119,7 +120,8 @@ def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
     devices = probe()
     device = device_for(record, devices, bundle)
     if isinstance(device, Unsupported):
-        devices = with_runtimes(devices, _silent)  # seconds, so only where the plan needs what runtimes see
+        # Takes seconds, so only where a plan needs it. With the measured peaks kernels are chosen as optimize chose.
+        devices = tuple(measured(each) for each in with_runtimes(devices, _silent))
         device = device_for(record, devices, bundle)
     if isinstance(device, Unsupported):
         raise RouteError(

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model to profile.")],
     device: Annotated[
         str | None,
         typer.Option(metavar="DEVICE", help="gpu0, cpu [default: the first GPU with OpenCL, else the CPU]."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1)] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Items that one run takes.")] = 1,
     size: Annotated[
         list[str] | None, typer.Option(metavar="NAME=N", help="The size of a symbolic dimension: seq=128.")
     ] = None,
@@ -34,8 +34,10 @@ def command(
         Path | None,
         typer.Option(metavar="FILE.json", help="Write a stream of batches as a trace, for Perfetto."),
     ] = None,
-    batches: Annotated[int, typer.Option(min=1, max=1000, help="Of the stream.")] = 8,
-    deadline: Annotated[float, typer.Option(metavar="S", min=1)] = 600.0,
+    batches: Annotated[int, typer.Option(min=1, max=1000, help="How many batches the stream has.")] = 8,
+    deadline: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="For the whole, compiling included.")
+    ] = 600.0,
     json: Json = False,
 ) -> None:
     """Time every launch of MODEL.onnx's program on an OpenCL device, beside the least that it could take.
@@ -115,7 +117,11 @@ def _show(found: Profile, top: int, batch: int) -> None:
         rest = sum(each.seconds for each in longest[top:])
         console.print(f"and {left} more, {rest * 1e6:,.1f} us")
     least = total_floor_s(found.launches)
-    floor = "its floor is unknown" if least is None else f"its floor is {least * 1e3:.3f} ms"
+    floor = (
+        "its floor is unknown until `wavefit devices --measure` measures its peaks"
+        if least is None
+        else f"its floor is {least * 1e3:.3f} ms"
+    )
     console.print(
         f"{found.device}, batch {batch}: {len(longest)} launches take {total * 1e3:.3f} ms on the device; {floor}."
     )

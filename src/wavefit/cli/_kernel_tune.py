@@ -15,15 +15,19 @@ if TYPE_CHECKING:
     from wavefit.native.operation import Operation
     from wavefit.schema import Device
 
+_STOPPED = "stopped; what was measured is kept, and the same command goes on from there"
+
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model to tune for.")],
     device: Annotated[
         str | None,
         typer.Option(metavar="DEVICE", help="gpu0, cpu [default: the first GPU with OpenCL, else the CPU]."),
     ] = None,
-    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For the whole.")] = 120.0,
-    batch: Annotated[int, typer.Option(min=1)] = 1,
+    budget: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="For all operations together.")
+    ] = 120.0,
+    batch: Annotated[int, typer.Option(min=1, help="Items that one run takes.")] = 1,
     size: Annotated[
         list[str] | None, typer.Option(metavar="NAME=N", help="The size of a symbolic dimension: seq=128.")
     ] = None,
@@ -44,13 +48,14 @@ def command(
     from wavefit.native.opencl.devices import find
     from wavefit.native.opencl.tune import tune
 
-    with stoppable("stopped; what was measured is kept"), TerminalProgress() as progress:
+    with stoppable(_STOPPED), TerminalProgress() as progress:
         where = with_opencl(device, progress)
         found = find(where)
+        progress.say(f"compiling {model.name} for {where.id}")
         operations = _operations(model, batch, size or [], half, where, found)
         limits = of_opencl(found, where)
         choices = tune(operations, found, budget, progress.say, limits=limits)
-    _show(operations, choices, json)
+    _show(operations, choices, budget, json)
 
 
 def _operations(
@@ -75,7 +80,7 @@ def _operations(
     return [operation for operation, _ in program.operations]
 
 
-def _show(operations: list[Operation], choices: dict[str, Choice], json: bool) -> None:
+def _show(operations: list[Operation], choices: dict[str, Choice], budget: float, json: bool) -> None:
     from collections import Counter
 
     from wavefit.native.opencl.tune import label
@@ -97,7 +102,9 @@ def _show(operations: list[Operation], choices: dict[str, Choice], json: bool) -
             f"{choice.template:15} {labels[key]}"
         )
     faster = sum(choice.source == "tuned" for choice in choices.values())
-    typer.echo(
-        f"{len(choices)} of {len(counts)} operations were tuned, {faster} run faster than predicted kernels: "
-        f"{before * 1e3:.3f} ms became {after * 1e3:.3f} ms."
+    gained = (
+        f", {faster} run faster than predicted kernels: {before * 1e3:.3f} ms became {after * 1e3:.3f} ms"
     )
+    typer.echo(f"{len(choices)} of {len(counts)} operations were tuned{gained if before else ''}.")
+    if left := len(counts) - len(choices):
+        typer.echo(f"{left} were not reached within {budget:g} s: give the same command a larger --budget.")

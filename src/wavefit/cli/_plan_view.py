@@ -19,8 +19,10 @@ _UNKNOWN = "unknown"
 
 def heading(answer: Outlook) -> Text:
     device = answer.device
-    facts = [device.name or device.id, device.gfx, _kind(answer)]
-    return Text(f"{answer.model} on {device.id} ({', '.join(fact for fact in facts if fact)})")
+    name = device.name or device.id
+    facts = [name if name.startswith(device.id) else f"{device.id}, {name}"]
+    facts += [device.gfx] if device.gfx and device.gfx not in facts[0] else []
+    return Text(f"{answer.model} on {', '.join([*facts, _kind(answer)])}")
 
 
 def _kind(answer: Outlook) -> str:
@@ -36,8 +38,9 @@ def memory(answer: Outlook) -> RenderableType:
     for at in answer.batches:
         need = at.memory
         sizes = (need.weights_bytes, need.activations_bytes, need.workspace_bytes, need.base_bytes)
+        peak = at.prediction.peak_bytes or need.peak_bytes
         fits = {True: "yes", False: "no", None: _UNKNOWN}[at.fits]
-        rows.append((str(at.batch), *map(size, sizes), size(need.buffers_bytes), size(need.peak_bytes), fits))
+        rows.append((str(at.batch), *map(size, sizes), size(need.buffers_bytes), size(peak), fits))
     return _table(headings, rows)
 
 
@@ -112,7 +115,7 @@ def _largest(answer: Outlook) -> str:
 
 def _uncosted(at: At) -> Iterable[str]:
     left = [f"the time of {', '.join(at.roof.unknown)}"] if at.roof.unknown else []
-    if at.prediction.total_s is not None and at.roof.launch is None:
+    if at.prediction.total_s is not None and at.roof.launch is None and not at.own_time:
         left.append("launches")
     return left
 
@@ -120,6 +123,8 @@ def _uncosted(at: At) -> Iterable[str]:
 def _launch(answer: Outlook) -> str:
     """What is known of launches, and for PyTorch of what its host side takes."""
     figure = answer.batches[0].roof.launch
+    if answer.batches[0].own_time:
+        return f"in the total, which is the sum of what {answer.route} expects of each of its kernels"
     if figure is None and answer.device.kind == "gpu" and answer.absent:
         return (
             f"{_UNKNOWN}: `wavefit devices --measure` measures it on the machine that has the GPU; the total leaves "

@@ -32,17 +32,19 @@ def audit(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE.cl|MODEL.onnx]", help="[default: the engine's kernels on known layers]"
+            metavar="[FILE.cl|MODEL.onnx]",
+            help="OpenCL C, or a model of which the engine's kernels are compiled "
+            "[default: the engine's kernels on known layers].",
         ),
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="GFX", help="gfx1103; may be given again [default: nine GPUs]."),
+        typer.Option(metavar="GFX", help="gfx1103 (may be repeated) [default: nine GPUs]."),
     ] = None,
     size: Annotated[
         list[str] | None, typer.Option(metavar="NAME=N", help="The size of a symbolic dimension: seq=128.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Of a model.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="The batch of a MODEL.onnx.")] = 1,
     half: Annotated[bool, typer.Option("--half", help="Keep a model's tensors in 16 bits.")] = False,
     work_group: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Work-items that a FILE.cl is launched with.")
@@ -63,7 +65,10 @@ def audit(
     targets = lab.check_targets(target or lab.TARGETS)
     compiler = _compiler(toolchain)
     jobs = _jobs(file, targets, size or [], batch, half, work_group)
-    with stoppable("stopped"), TerminalProgress() as progress:
+    with (
+        stoppable("stopped; what was compiled is kept, and the same command goes on from there"),
+        TerminalProgress() as progress,
+    ):
         rows = lab.audit(jobs, compiler, progress.say)
     if json:
         typer.echo(pretty(rows))
@@ -152,9 +157,12 @@ def selftest(
         typer.Option(metavar="DEVICE", help="gpu0, cpu [default: the first GPU with OpenCL, else the CPU]."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="[default: wavefit-selftest-DEVICE.jsonl]")
+        Path | None,
+        typer.Option(metavar="FILE", help="Where results go [default: wavefit-selftest-DEVICE.jsonl]."),
     ] = None,
-    deadline: Annotated[float, typer.Option(metavar="S", min=1, help="Of one template's kernels.")] = 120.0,
+    deadline: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="For the kernels of one template together.")
+    ] = 120.0,
 ) -> None:
     """Run every kernel of the engine on an OpenCL device against references, and write one file about it.
 
@@ -176,13 +184,14 @@ def selftest(
 
 
 def with_opencl(name: str | None, progress: object) -> Device:
-    """The device of that id, else a GPU, else the CPU, of those that OpenCL shows."""
+    """The device of that id, else a GPU, else the CPU, of those that OpenCL shows; with its measured peaks."""
     from wavefit.cli._progress import TerminalProgress
+    from wavefit.device.measure import measured
     from wavefit.device.probe import probe
     from wavefit.device.runtimes import with_runtimes
 
     assert isinstance(progress, TerminalProgress)
-    have = [each for each in with_runtimes(probe(), progress.say) if _seen(each)]
+    have = [measured(each) for each in with_runtimes(probe(), progress.say) if _seen(each)]
     if not have:
         raise RouteError(
             "no OpenCL driver shows a device",

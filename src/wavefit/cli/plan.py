@@ -34,7 +34,8 @@ def command(
         str, typer.Option(metavar="P,P", help="fp32, fp16, bf16, int8; auto: all but bf16.")
     ] = "fp32",
     route: Annotated[
-        str | None, typer.Option(help="The route whose memory is predicted [default: ort_cpu or torch_gpu].")
+        str | None,
+        typer.Option(help="The route whose memory and time are predicted [default: ort_cpu or torch_gpu]."),
     ] = None,
     memory: Annotated[
         float | None,

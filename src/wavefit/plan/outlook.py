@@ -22,6 +22,7 @@ class At(Struct, frozen=True, kw_only=True):
     transfer: Transfer
     roof: Roof
     prediction: Prediction
+    own_time: bool  # the total is the route's own sum over its kernels, launches included
     dominated_by: str | None  # "compute", "memory", "launch", "transfer"; None where the time is unknown
 
 
@@ -107,6 +108,7 @@ def _at(planner: Planner, question: Question, offered: Budget, batch: int, say: 
         transfer=transfer(found, question.device, planner.model.parameters, question.precision),
         roof=roofline(found, question.device, question.precision, is_fused(plan)),
         prediction=prediction,
+        own_time=planner.own_time(question.device, plan, prediction),
         dominated_by=_dominant(prediction),
     )
 
@@ -131,6 +133,9 @@ def _largest(planner: Planner, question: Question, offered: Budget, say: Callabl
     def need(batch: int) -> int:
         say(f"{question.precision}: the largest batch that fits, trying {batch}")
         plan = _plan(planner.model, question, batch)
+        prediction = planner.predict(question.device, plan)
+        if prediction is not None and prediction.peak_bytes is not None:
+            return prediction.peak_bytes
         return memory(planner.explain(plan.shapes), planner.model, question.device, plan).peak_bytes
 
     return largest_batch(need, offered.bytes)

@@ -56,6 +56,11 @@ class Planner:
             return general
         return self._refine(device, plan, general)
 
+    def own_time(self, device: Device, plan: Plan, prediction: Prediction) -> bool:
+        """Whether the total is what ``refine`` makes of the route's own kernels, not the roofline's."""
+        general = self._predict(device, plan)
+        return general is not None and general.total_s != prediction.total_s
+
     def _predict(self, device: Device, plan: Plan) -> Prediction | None:
         """As for any route that does its work well.
 

@@ -46,7 +46,9 @@ def test_a_run_goes_on_after_the_case_that_ended_it(tmp_path: Path, monkeypatch:
     file, device = tmp_path / "test.jsonl", device_here()
     selftest.append(file, selftest._head(device))
     selftest.append(file, selftest.Begun(case=few[0].name))  # and then the machine went down
-    summary = selftest.selftest(device, file, tmp_path / "work", lambda _: None)
+    said: list[str] = []
+    summary = selftest.selftest(device, file, tmp_path / "work", said.append)
+    assert f"{few[3].name}, 4 of 4" in said
     assert summary.right == 3
     assert summary.not_right == (few[0].name,)
     assert "3 of 4 cases are right" in summary.sentence

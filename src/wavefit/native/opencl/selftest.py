@@ -115,13 +115,14 @@ def selftest(device: Device, file: Path, workdir: Path, say: Say, deadline_s: fl
     head = _head(device)
     known = _resume(file, head)
     every = list(cases(head.limits))
+    tell = _counted(every, say)
     for template, group in groupby(every, key=lambda case: case.template):
         left = [case for case in group if case.name not in known]
         while left:
             say(f"{template}: {len(known)} of {len(every)} done")
             task = Task(device=device, cases=tuple(left), file=str(file))
             function = "wavefit.native.opencl.selftest:run_cases"
-            answer = child.run(function, task, Done, deadline_s, workdir, say)
+            answer = child.run(function, task, Done, deadline_s, workdir, tell)
             known = _results(read(file))
             if isinstance(answer, Failure):
                 known = _blame(file, left, known, answer)
@@ -129,6 +130,16 @@ def selftest(device: Device, file: Path, workdir: Path, say: Say, deadline_s: fl
     summary = summarise([known[case.name] for case in every], head.name)
     append(file, summary)
     return summary
+
+
+def _counted(every: list[Case], say: Say) -> Say:
+    """Adds to a case's name which of how many it is."""
+    places = {case.name: place for place, case in enumerate(every, 1)}
+
+    def tell(text: str) -> None:
+        say(f"{text}, {places[text]} of {len(every)}" if text in places else text)
+
+    return tell
 
 
 def cases(held: Limits) -> Iterator[Case]:

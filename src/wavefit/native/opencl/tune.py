@@ -65,6 +65,8 @@ def tune(
     work = _work(operations, limits)
     had = _tuned(kept, budget_s)
     left = [each for each in work if each.operation.key not in had]
+    if left:
+        say(f"tuning {len(left)} of {len(work)} operations, {budget_s:g} s at most")
     task = Task(
         place=compilers.where(device),
         limits=limits,
