@@ -78,7 +78,10 @@ def test_takes_the_fastest_that_is_right(device: Any, tmp_path: Path) -> None:
     assert results["broken", 1]["seconds"] is None
     assert results["broken", 1]["why"]
     assert tune.known(device, tmp_path) == {operation.key: ("probe", choice.config)}
-    assert said == [f"tuning 1 of 1 Probe 256: {choice.gain:.2f}x of default"]
+    assert said == [
+        "tuning 1 of 1 operations, 60 s at most",
+        f"tuning 1 of 1 Probe 256: {choice.gain:.2f}x of default",
+    ]
 
     size = tuned.store(device, tmp_path).path.stat().st_size
     assert tune.tune([operation], device, 60.0, said.append, tmp_path) == choices
