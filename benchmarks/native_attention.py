@@ -23,10 +23,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from wavefit.native.limits import of_opencl
 from wavefit.native.opencl import kernels
-from wavefit.native.opencl.reference import compute
-from wavefit.native.opencl.specimens import attention, matmul, rows, softmax, turned
 from wavefit.native.opencl.trial import Trial
 from wavefit.native.operation import Limits, Operation
+from wavefit.native.reference import compute
+from wavefit.native.specimens import attention, matmul, rows, softmax, turned
 
 CUDA = torch.device("cuda", 0)
 GAP_S = 2e-6  # from one kernel's end to the next one's start

@@ -18,8 +18,9 @@ from typing import Any
 import pyopencl as cl
 
 from wavefit.kernels.tuner.simulate import Measured, Space, save
+from wavefit.native import specimens
 from wavefit.native.limits import of_opencl
-from wavefit.native.opencl import compilers, kernels, specimens
+from wavefit.native.opencl import compilers, kernels
 from wavefit.native.opencl.compilers import Compilers
 from wavefit.native.opencl.kernels import _tiles
 from wavefit.native.opencl.trial import Trial

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from wavefit.child.main import Reporter
 from wavefit.native.opencl import kernels, tuning
-from wavefit.native.opencl.specimens import rows
 from wavefit.native.opencl.tuning import Finished, Task
 from wavefit.native.operation import (
     Buffer,
@@ -22,6 +21,7 @@ from wavefit.native.operation import (
     Limits,
     Operation,
 )
+from wavefit.native.specimens import rows
 
 NAME = "probe"
 OPS = ("Probe",)

@@ -98,7 +98,7 @@ def _jobs(
     from wavefit.cli._parse import parse_sizes
     from wavefit.kernels.audit import Source, every
     from wavefit.native.opencl.audit import of_model, of_operations
-    from wavefit.native.opencl.specimens import layers
+    from wavefit.native.specimens import layers
 
     if file is None:
         return of_operations(layers(), targets)

@@ -2,8 +2,8 @@
 
 An :class:`Operation` is a node with everything that decides its code: views of its operands in memory, attributes,
 the epilogue. It holds no weights, so that equal layers are one operation, tuned once and compiled once. A template (a
-file in ``opencl/kernels/``) turns it, with a configuration, into an :class:`Implementation`: kernels, their arguments,
-scratch memory, and how constant inputs are packed.
+file in ``opencl/kernels/`` or ``triton/kernels/``) turns it, with a configuration, into an :class:`Implementation`:
+kernels, their arguments, scratch memory, and how constant inputs are packed.
 """
 
 from __future__ import annotations
@@ -119,16 +119,21 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class Buffer(Struct, frozen=True, kw_only=True):
-    """An argument of a kernel: the buffer of an input or output of the operation, a scratch or a packed buffer."""
+    """An argument of a kernel: the buffer of an input or output of the operation, a scratch or a packed buffer.
 
-    kind: Literal["input", "output", "scratch", "packed"]
-    index: int
+    "counter": int32, 0 at every launch, which must leave them 0; all kernels of a program share one such buffer.
+    """
+
+    kind: Literal["input", "output", "scratch", "packed", "counter"]
+    index: int = 0
 
 
 class Kernel(Struct, frozen=True, kw_only=True):
-    """One kernel: OpenCL C 1.2 with all sizes as constants, and the work sizes that it is launched with.
+    """One kernel with all sizes as constants, and the work sizes that it is launched with.
 
-    Every global size is a multiple of the local size beside it. All arguments are ``__global`` pointers.
+    OpenCL C 1.2, Triton, or for "torch" Python that calls PyTorch's library. Every global size is a multiple of the
+    local size beside it; in Triton it counts programs, and the local size is 1. All arguments are pointers; to a
+    function for PyTorch they are flat tensors.
     """
 
     name: str  # of the function in the source
@@ -137,6 +142,13 @@ class Kernel(Struct, frozen=True, kw_only=True):
     local_size: tuple[int, ...]
     local_bytes: int = 0  # __local memory of a work-group
     registers: int = 0  # a lower estimate of 32-bit registers that a work-item holds; 0: few
+    language: Literal["opencl", "triton", "torch"] = "opencl"
+    types: tuple[
+        str, ...
+    ] = ()  # of what the arguments point to, by numpy's names; Triton's compiler wants them
+    options: dict[str, int] = msgspec.field(
+        default_factory=dict
+    )  # of Triton's compiler: num_warps, num_stages...
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -161,6 +173,7 @@ class Implementation(Struct, frozen=True, kw_only=True):
         int, ...
     ] = ()  # bytes of each scratch buffer; contents are undefined before the first launch
     packed: tuple[Packed, ...] = ()
+    counters: int = 0  # that its launches take
     flops: int = 0  # that it performs, a multiply-add counted as 2
     bytes: int = 0  # least that it moves through memory
 
@@ -182,6 +195,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     simds: int = 4  # of a compute unit
     l2_bytes: int | None = None
     flops: float | None = None  # fp32, a second
+    matrix: dict[str, float] = msgspec.field(
+        default_factory=dict
+    )  # matrix units' operations a second, by type of the factors
     bandwidth: float | None = None  # bytes a second
     fp16: bool = False  # cl_khr_fp16: arithmetic in half
     subgroups: bool = False  # cl_khr_subgroups

@@ -126,6 +126,9 @@ def compile_graph(graph: Graph, kernels: Kernels) -> Program | tuple[Unsupported
     return _Assembly(graph, layout, kernels).program()
 
 
+_COUNTERS = ("counters",)
+
+
 class _Assembly:
     def __init__(self, graph: Graph, layout: Layout, kernels: Kernels) -> None:
         self._graph = graph
@@ -138,12 +141,14 @@ class _Assembly:
         self._steps: list[Step] = []
         self._operations: list[tuple[Operation, Implementation]] = []
         self._last_use = _last_uses(layout)
+        self._counters = 0  # that the launches share
 
     def program(self) -> Program:
         inputs = tuple(self._port(value) for value in self._graph.inputs)
         for node in self._layout.nodes:
             self._lower(node)
         outputs = tuple(self._port(value) for value in self._graph.outputs)
+        self._keep_counters()
         arena = self._arrange()
         return Program(
             steps=tuple(self._steps),
@@ -156,6 +161,12 @@ class _Assembly:
             operations=tuple(self._operations),
         )
 
+    def _keep_counters(self) -> None:
+        if self._counters:
+            number = self._number(_COUNTERS, "constant", 0)
+            self._places[number] = Place("constant", 4 * self._counters)
+            self._constants[number] = np.zeros(self._counters, np.int32)
+
     def _lower(self, node: Node) -> None:
         operation = self._layout.operation(node)
         if operation.output.size == 0:
@@ -163,6 +174,7 @@ class _Assembly:
         made = self._kernels.build(operation)
         self._operations.append((operation, made))
         self._write_over(node)
+        self._counters = max(self._counters, made.counters)
         first = len(self._steps)
         scratch = [
             self._number(("scratch", first, number), "arena", size)
@@ -195,6 +207,8 @@ class _Assembly:
             return scratch[argument.index]
         if argument.kind == "packed":
             return packed[argument.index]
+        if argument.kind == "counter":
+            return self._number(_COUNTERS, "constant", 0)
         value = node.inputs[argument.index] if argument.kind == "input" else node.outputs[argument.index]
         assert value is not None
         return self._storage(self._layout.places[value])

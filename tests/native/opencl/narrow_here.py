@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pyopencl as cl
 
+from wavefit.native import reference, specimens
 from wavefit.native.limits import of_opencl
-from wavefit.native.opencl import bench, build, kernels, reference, specimens
+from wavefit.native.opencl import bench, build, kernels
 from wavefit.native.opencl.selftest import data
 
 _KNOWN = """

@@ -9,8 +9,8 @@ import pytest
 from wavefit.kernels import audit, toolchain
 from wavefit.kernels.cache import Cache
 from wavefit.kernels.compile import Compiled, compile_source
-from wavefit.native import limits
-from wavefit.native.opencl import kernels, specimens
+from wavefit.native import limits, specimens
+from wavefit.native.opencl import kernels
 from wavefit.native.opencl.audit import of_operations
 
 

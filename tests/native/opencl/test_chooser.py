@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from wavefit.native.limits import of_gfx
 from wavefit.native.opencl import kernels
 from wavefit.native.opencl.chooser import Chooser
-from wavefit.native.opencl.specimens import conv, image, layers, rows, small_matmul
 from wavefit.native.operation import Limits
+from wavefit.native.specimens import conv, image, layers, rows, small_matmul
 
 
 def test_the_cheapest_template_is_taken_without_tuning() -> None:

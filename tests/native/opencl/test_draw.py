@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wavefit.native.opencl import draw, reference, specimens
+from wavefit.native import draw, reference, specimens
 from wavefit.native.opencl.selftest import data
 from wavefit.native.operation import Operation
 

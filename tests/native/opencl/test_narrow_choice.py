@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from wavefit.kernels.audit import TARGETS
-from wavefit.native import limits
-from wavefit.native.opencl import kernels, specimens
+from wavefit.native import limits, specimens
+from wavefit.native.opencl import kernels
 from wavefit.native.opencl.chooser import Chooser
 from wavefit.native.operation import Limits, Operation
 

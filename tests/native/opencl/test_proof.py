@@ -9,9 +9,10 @@ import pytest
 pytest.importorskip("pyopencl")
 import pyopencl as cl
 
+from wavefit.native import reference, specimens
+from wavefit.native.edges import edges
 from wavefit.native.limits import of_opencl
-from wavefit.native.opencl import kernels, proof, reference, specimens
-from wavefit.native.opencl.edges import edges
+from wavefit.native.opencl import kernels, proof
 from wavefit.native.opencl.selftest import TOLERANCES, data
 from wavefit.native.operation import Buffer, Config, Implementation, Kernel, Launch, Limits, Operation
 

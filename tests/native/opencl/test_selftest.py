@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from wavefit.errors import InputError, RouteError
-from wavefit.native.opencl import kernels, selftest, specimens
-from wavefit.native.opencl.reference import compute
+from wavefit.native import specimens
+from wavefit.native.opencl import kernels, selftest
 from wavefit.native.operation import Limits, Operation
+from wavefit.native.reference import compute
 from wavefit.schema import Device, Runtime
 
 cl = pytest.importorskip("pyopencl")

@@ -14,8 +14,9 @@ pytest.importorskip("pyopencl")
 import pyopencl as cl
 from fakes import opencl_templates as probe
 
+from wavefit.native import specimens
 from wavefit.native.limits import of_opencl
-from wavefit.native.opencl import compilers, kernels, specimens, tune, tuned
+from wavefit.native.opencl import compilers, kernels, tune, tuned
 from wavefit.native.opencl.build import has_binaries
 from wavefit.native.opencl.chooser import Chooser
 from wavefit.native.opencl.comparison import Comparison

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from wavefit.native import space
 from wavefit.native.opencl.functions import FUNCTIONS
 from wavefit.native.operation import Operation, View
 from wavefit.native.pointwise import Argument, Pointwise
@@ -40,17 +41,6 @@ def index(view: View, axes: Sequence[str]) -> str:
     if view.offset or not terms:
         terms.append(str(view.offset))
     return " + ".join(terms)
-
-
-def broadcast(view: View, rank: int) -> View:
-    """The view with axes of size 1 put before it, up to that rank: numpy's rule."""
-    missing = rank - len(view.shape)
-    return View(
-        shape=(1,) * missing + view.shape,
-        strides=(0,) * missing + view.strides,
-        offset=view.offset,
-        dtype=view.dtype,
-    )
 
 
 def load(dtype: str, pointer: str, at: str) -> str:
@@ -171,7 +161,7 @@ def epilogue(
     operands = [value]
     for number, view in list(enumerate(operation.inputs))[operation.own :]:
         assert view is not None
-        at = index(broadcast(view, len(axes)), axes)
+        at = index(space.broadcast(view, len(axes)), axes)
         operands.append(load(view.dtype, f"in{number}", at))
     return expression(operation.epilogue, operands, prefix)
 
@@ -191,3 +181,17 @@ def coordinates(flat: str, shape: Sequence[int], names: Sequence[str]) -> list[s
         lines.append(f"const int {name} = (int)(({rest}) % {size});")
         rest = f"({rest}) / {size}"
     return [*lines, f"const int {names[0]} = (int)({rest});"] if names else []
+
+
+def split(number: str, shape: Sequence[int], names: Sequence[str], wide: bool = False) -> list[str]:
+    """Statements that split a row-major number into coordinates, the last fastest.
+
+    ``number`` is unsigned (divisions by constants are then cheapest); ``wide`` makes the coordinates 64-bit.
+    """
+    kind = "long" if wide else "int"
+    lines, rest, divisor = [], number, 1
+    for name, size in list(zip(names, shape, strict=True))[:0:-1]:
+        lines.append(f"const {kind} {name} = " + ("0;" if size == 1 else f"{rest} % {size};"))
+        divisor *= size
+        rest = number if divisor == 1 else f"{number} / {divisor}"
+    return [*lines, f"const {kind} {names[0]} = {rest};"]

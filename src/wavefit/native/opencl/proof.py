@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wavefit.native.opencl import kernels, reference
-from wavefit.native.opencl.edges import edges
+from wavefit.native import reference
+from wavefit.native.edges import edges
+from wavefit.native.opencl import kernels
 from wavefit.native.opencl.selftest import data
 from wavefit.native.operation import Config, Limits, Operation
 

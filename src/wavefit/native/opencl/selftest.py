@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from wavefit import child
 from wavefit.child.main import Reporter
 from wavefit.errors import InputError, RouteError
-from wavefit.native import limits
-from wavefit.native.opencl import devices, draw, kernels, specimens
-from wavefit.native.opencl.reference import compute
+from wavefit.native import draw, limits, specimens
+from wavefit.native.opencl import devices, kernels
 from wavefit.native.operation import Config, Limits, Operation, View
+from wavefit.native.reference import compute
 from wavefit.schema import Device, Failure, Struct, fingerprint
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-3, "int8": 5e-3, "uint8": 5e-3}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from wavefit.native import views
-from wavefit.native.opencl import draw, kernels
+from wavefit.native import draw, views
+from wavefit.native.opencl import kernels
 from wavefit.native.opencl.build import build, load
 from wavefit.native.opencl.comparison import Comparison
 from wavefit.native.opencl.launch import Launch, bound

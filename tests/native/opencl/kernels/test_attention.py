@@ -14,8 +14,8 @@ from native.opencl.harness import run  # type: ignore[import-not-found]
 from wavefit.native import limits
 from wavefit.native.opencl import kernels
 from wavefit.native.opencl.chooser import Chooser
-from wavefit.native.opencl.specimens import attention, matmul, softmax, turned
 from wavefit.native.operation import Limits, View
+from wavefit.native.specimens import attention, matmul, softmax, turned
 
 pytest.importorskip("pyopencl")
 

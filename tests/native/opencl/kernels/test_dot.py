@@ -9,9 +9,10 @@ import pytest
 from native.opencl.harness import run
 from native.opencl.kernels.test_conv_gemm import image
 
-from wavefit.native.opencl import kernels, reference
-from wavefit.native.opencl.specimens import REQUANTISE, rows, turned
+from wavefit.native import reference
+from wavefit.native.opencl import kernels
 from wavefit.native.operation import Config, Operation, View
+from wavefit.native.specimens import REQUANTISE, rows, turned
 
 pytest.importorskip("pyopencl")
 

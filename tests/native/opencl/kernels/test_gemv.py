@@ -7,7 +7,8 @@ import pytest
 from native.opencl.harness import run  # type: ignore[import-not-found]
 
 from wavefit.native import limits as devices
-from wavefit.native.opencl import kernels, specimens
+from wavefit.native import specimens
+from wavefit.native.opencl import kernels
 from wavefit.native.opencl.chooser import Chooser
 from wavefit.native.operation import Config, Limits, Operation, View, channels_last, row_major
 from wavefit.native.pointwise import Apply, Pointwise

@@ -8,9 +8,9 @@ from native.opencl.harness import run  # type: ignore[import-not-found]
 
 from wavefit.native.limits import of_opencl
 from wavefit.native.opencl import kernels
-from wavefit.native.opencl.specimens import matmul, rows
 from wavefit.native.operation import Config, Limits, Operation, View, row_major
 from wavefit.native.pointwise import Apply, Pointwise
+from wavefit.native.specimens import matmul, rows
 
 cl = pytest.importorskip("pyopencl")
 

@@ -1,78 +1,10 @@
-"""The kernel templates, found by name: one file turns a kind of operation into kernels.
-
-A template is a module ``kernels/NAME.py`` (no leading underscore) with what :class:`Template` lists. Adding one edits
-nothing else. Templates are pure: they make source text from shapes, and touch no device.
-"""
+"""The templates in OpenCL C; see :mod:`wavefit.native.templates` for what one offers."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator
-from functools import cache
-from typing import Protocol, cast
+from wavefit.native.templates import Template, Templates
 
-import numpy as np
+__all__ = ["Template", "claiming", "get", "names"]
 
-from wavefit.native.operation import Config, Implementation, Limits, Operation
-
-
-class Template(Protocol):
-    """What a template's module offers."""
-
-    OPS: tuple[str, ...]
-    """``Operation.op`` that it may compute."""
-
-    def claims(self, operation: Operation) -> bool:
-        """Whether it computes this operation, with these views as they lie in memory."""
-        ...
-
-    def offered(self, operation: Operation, limits: Limits) -> bool:
-        """Whether the device is made for the kernels of an operation that the template claims. Only where they want
-        more than OpenCL C 1.2.
-        """
-        ...
-
-    def configurations(self, operation: Operation, limits: Limits) -> Iterator[Config]:
-        """Configurations worth trying on such a device, the one to take without tuning first. Never empty.
-
-        Pruned by what the device is: none takes more local memory, work-items or registers than it has.
-        """
-        ...
-
-    def build(self, operation: Operation, config: Config) -> Implementation:
-        """The kernels of one configuration."""
-        ...
-
-    def pack(self, how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
-        """A constant input in the order that ``how`` names. Only where the template packs."""
-        ...
-
-    def cost(self, operation: Operation, config: Config, limits: Limits) -> float:
-        """Predicted seconds, by which templates and configurations are ranked before any is timed."""
-        ...
-
-
-def names() -> list[str]:
-    return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if not entry.name.startswith("_"))
-
-
-@cache
-def get(name: str) -> Template:
-    return cast(Template, importlib.import_module(f"{__name__}.{name}"))
-
-
-def claiming(operation: Operation, limits: Limits | None = None) -> list[str]:
-    """The names of the templates that compute an operation; empty where none does.
-
-    Args:
-        operation: what is to be computed.
-        limits: of the device; None: of one that has all that any template needs.
-    """
-    candidates = (name for name in names() if operation.op in get(name).OPS)
-    found = [name for name in candidates if get(name).claims(operation)]
-    return found if limits is None else [name for name in found if _offered(get(name), operation, limits)]
-
-
-def _offered(template: Template, operation: Operation, limits: Limits) -> bool:
-    return not hasattr(template, "offered") or template.offered(operation, limits)
+TEMPLATES = Templates(__name__)
+names, get, claiming = TEMPLATES.names, TEMPLATES.get, TEMPLATES.claiming

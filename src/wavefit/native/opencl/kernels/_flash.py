@@ -10,8 +10,8 @@ little local memory is needed: what the scores take and what the results take is
 
 from __future__ import annotations
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _space
 from wavefit.native.opencl.kernels._flash_tile import LANES, PAD, Sizes
 from wavefit.native.operation import Operation, View
 
@@ -27,7 +27,7 @@ def body(operation: Operation, sizes: Sizes) -> list[str]:
         f"const int lid = get_local_id(0), tx = lid % {LANES}, ty = lid / {LANES} * {sizes.rows};",
         f"const uint head = get_group_id(0) / {sizes.tiles}u;",
         f"const int row0 = get_group_id(0) % {sizes.tiles}u * {sizes.tile};",
-        *(_space.split("head", sizes.batch, batch) if batch else []),
+        *(c.split("head", sizes.batch, batch) if batch else []),
         *(f"const int row_{r} = min(row0 + ty + {r}, {sizes.queries - 1});" for r in rows),
         *(f"float m{r} = -INFINITY, l{r} = 0.0f;" for r in rows),
         *(f"float a{r}_{n} = 0.0f;" for r in rows for n in range(sizes.columns)),
@@ -44,7 +44,7 @@ def body(operation: Operation, sizes: Sizes) -> list[str]:
 
 def _over(operation: Operation, number: int) -> View:
     """An input with the output's number of axes; batch axes of size 1 repeat."""
-    return c.broadcast(operation.input(number), len(operation.output.shape))
+    return space.broadcast(operation.input(number), len(operation.output.shape))
 
 
 # ---- from the buffers into local memory ------------------------------------------------------------------------------

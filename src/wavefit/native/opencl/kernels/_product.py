@@ -12,8 +12,9 @@ from math import prod
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _tiles
+from wavefit.native.opencl.kernels import _lanes, _source, _tiles
 from wavefit.native.opencl.kernels._tiles import Arithmetic, Side, Tile
 from wavefit.native.operation import (
     Buffer,
@@ -218,7 +219,7 @@ def _places(product: Product, tile: Tile) -> list[str]:
 
 def batch(product: Product) -> list[str]:
     """Statements that split ``batch`` into its coordinates ``z0``..."""
-    return _space.split("batch", product.batch_shape, names("z", product.ranks[0]))
+    return c.split("batch", product.batch_shape, names("z", product.ranks[0]))
 
 
 def stored(product: Product, values: list[str]) -> list[str]:
@@ -227,7 +228,7 @@ def stored(product: Product, values: list[str]) -> list[str]:
         values = [f"(float)({value})" for value in values]
     rows = names("r", product.ranks[1])
     axes = [*names("z", product.ranks[0]), *rows]
-    lines = _space.split("row", product.row_shape, rows)
+    lines = c.split("row", product.row_shape, rows)
     if product.columns % 4 == 0:
         return [*lines, *_emitted(product, values, [*axes, "col"])]
     for lane, value in enumerate(values):
@@ -283,8 +284,8 @@ def arranged(
     shape = operation.output.shape
     later = [view for view in operation.inputs[operation.own :] if view is not None]
     extra = [] if bias is None else [bias]
-    views = [operation.output, *(_space.over(view, shape) for view in (*extra, *later)), *factors]
-    laid, ranks = _space.arranged(views, groups)
+    views = [operation.output, *(space.over(view, shape) for view in (*extra, *later)), *factors]
+    laid, ranks = space.arranged(views, groups)
     rest = iter(laid[1:])
     inputs = list(operation.inputs)
     if bias is not None:
@@ -320,7 +321,7 @@ def matrix(product: Product, name: str, view: View, step: int, pointer: str) -> 
 
     def setup(i: int, side: str) -> list[str]:
         rows = names(f"{name}q{i}_", rank)
-        lines = _space.split(side, product.row_shape, rows) if name == "a" else []
+        lines = c.split(side, product.row_shape, rows) if name == "a" else []
         row, column = (rows, "0") if name == "a" else (["0"] * rank, side)
         return [*lines, f"const int {name}at{i} = {over(view, product, row, column)};"]
 

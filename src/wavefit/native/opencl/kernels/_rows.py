@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _source, _space
+from wavefit.native.opencl.kernels import _source
 from wavefit.native.operation import Config, Kernel, Limits, Operation, View
 
 _SHAPES = (
@@ -74,7 +75,7 @@ class Rows:
 def rows(walked: View, others: Sequence[View], axes: Sequence[int]) -> Rows:
     """Arranges views of one shape for walks along ``axes``."""
     kept = [axis for axis in range(len(walked.shape)) if axis not in axes]
-    views, ranks = _space.arranged([walked, *others], [kept, list(axes)])
+    views, ranks = space.arranged([walked, *others], [kept, list(axes)])
     return Rows(views, ranks[0])
 
 
@@ -86,7 +87,7 @@ def begin(shape: Rows, config: Config) -> list[str]:
         f"const int lane = lid / {across};",
         f"const uint row = get_group_id(0) * {across}u + lid % {across};",
         f"const int exists = row < {shape.rows}u;",
-        *_space.split("row", shape.row_shape, shape.row_axes),
+        *c.split("row", shape.row_shape, shape.row_axes),
     ]
 
 
@@ -94,7 +95,7 @@ def walk(shape: Rows, config: Config, statements: Sequence[str]) -> list[str]:
     """A loop over the elements of the row that are the lane's, with their coordinates."""
     return [
         f"if (exists) for (uint at = lane; at < {shape.length}u; at += {config['down']}) {{",
-        *_space.split("at", shape.walk_shape, shape.walk_axes),
+        *c.split("at", shape.walk_shape, shape.walk_axes),
         *statements,
         "}",
     ]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from wavefit.native.opencl.kernels import _space
+from wavefit.native import space
 from wavefit.native.operation import Operation, View
 
 
@@ -28,7 +28,7 @@ def in_memory_order(operation: Operation) -> tuple[Operation, list[int]]:
         )
 
     inputs = [
-        view if view is None else turned(view if number < operation.own else _space.over(view, out.shape))
+        view if view is None else turned(view if number < operation.own else space.over(view, out.shape))
         for number, view in enumerate(operation.inputs)
     ]
     return msgspec.structs.replace(operation, inputs=tuple(inputs), outputs=(turned(out),)), order

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space
+from wavefit.native.opencl.kernels import _lanes, _source
 from wavefit.native.operation import Config, Kernel, Limits, Operation, View
 
 Body = Callable[[Sequence[str], int], list[str]]
@@ -19,7 +20,7 @@ Body = Callable[[Sequence[str], int], list[str]]
 
 def walk(laid: Operation, vector: int, body: Body) -> list[str]:
     """The statements of a kernel over the axes of ``laid.output``; launched with :func:`sizes`."""
-    shape, wide = laid.output.shape, _space.far(laid)
+    shape, wide = laid.output.shape, space.far(laid)
     axes = [f"i{number}" for number in range(len(shape))]
     steps = (*shape[:-1], -(-shape[-1] // vector))
     last = axes[-1]
@@ -27,7 +28,7 @@ def walk(laid: Operation, vector: int, body: Body) -> list[str]:
     lines = [
         f"const {'ulong' if wide else 'uint'} place = get_global_id(0);",
         f"if (place >= {math.prod(steps)}u) return;",
-        *_space.split("place", steps, names, wide),
+        *c.split("place", steps, names, wide),
     ]
     if vector == 1:
         return [*lines, *body(axes, 1)]
@@ -61,8 +62,8 @@ def indented(lines: Sequence[str], levels: int = 1) -> list[str]:
 def sizes(output: View, vector: int, local: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Global and local sizes of a walk."""
     count = items(output, vector)
-    local = min(local, _space.rounded(count, 32))
-    return (_space.rounded(count, local),), (local,)
+    local = min(local, space.rounded(count, 32))
+    return (space.rounded(count, local),), (local,)
 
 
 def items(output: View, vector: int) -> int:

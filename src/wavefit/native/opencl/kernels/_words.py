@@ -23,7 +23,8 @@ from math import prod
 import numpy as np
 
 from wavefit.device import catalogue
-from wavefit.native.opencl.kernels import _product, _space
+from wavefit.native.opencl import c
+from wavefit.native.opencl.kernels import _product
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Arithmetic, Side
 from wavefit.native.operation import Limits, Operation, View
@@ -237,7 +238,7 @@ def rows(product: Product, view: View, step: int, depth: View) -> Side:
     def setup(i: int, side: str) -> list[str]:
         names = _product.names(f"aq{i}_", product.ranks[1])
         place = _product.over(view, product, names, "0")
-        return [*_space.split(side, product.row_shape, names), f"const int aat{i} = {place};"]
+        return [*c.split(side, product.row_shape, names), f"const int aat{i} = {place};"]
 
     def left(i: int) -> str:
         return "" if lies_whole else f"{product.depth} - ak{i} * {count}"

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _rows, _source, _space
+from wavefit.native.opencl.kernels import _lanes, _rows, _source
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("ArgMax", "ArgMin")
 
 
 def claims(operation: Operation) -> bool:
-    return operation.own == 1 and _source.present(operation) and not _space.far(operation)
+    return operation.own == 1 and _source.present(operation) and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
@@ -58,7 +59,7 @@ def _rows_of(operation: Operation) -> _rows.Rows:
     x = operation.input(0)
     axis = int(operation.attributes["axis"]) % len(x.shape)
     out = operation.output.shape
-    later = [_space.over(view, out) for view in operation.inputs[1:] if view is not None]
+    later = [space.over(view, out) for view in operation.inputs[1:] if view is not None]
     return _rows.rows(x, [_kept(view, x.shape, axis) for view in (operation.output, *later)], [axis])
 
 

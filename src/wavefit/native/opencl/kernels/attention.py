@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import product
 from math import prod
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _flash, _source, _space
+from wavefit.native.opencl.kernels import _flash, _source
 from wavefit.native.opencl.kernels._flash_tile import LANES, Sizes
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
@@ -31,7 +32,7 @@ def claims(operation: Operation) -> bool:
         and {q.dtype, k.dtype, v.dtype} <= set(_FLOATS)
         and max(q.shape[-1], v.shape[-1]) <= _LONGEST
         and _source.present(operation)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _choice, _conv, _product, _space, _tiles
+from wavefit.native.opencl.kernels import _choice, _conv, _product, _tiles
 from wavefit.native.opencl.kernels._conv import Conv
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Side, Tile
@@ -32,15 +33,15 @@ def one_group(operation: Operation) -> bool:
     """Whether it is a product of constant weights with channels-last input, in sizes that an int counts."""
     shape = _conv.conv(operation)
     x, y = operation.input(0), operation.output
-    space = [s for n, s in zip(y.shape, y.strides, strict=True) if n > 1 and s != y.strides[1]]
+    steps = [s for n, s in zip(y.shape, y.strides, strict=True) if n > 1 and s != y.strides[1]]
     return (
         _conv.known(operation, 1)
         and len(x.shape) in (3, 4)
         and shape.group == 1
         and (x.shape[1] == 1 or x.strides[1] == 1)
-        and space == sorted(space, reverse=True)  # rows are numbered N, H, W: so must the output's memory be
+        and steps == sorted(steps, reverse=True)  # rows are numbered N, H, W: so must the output's memory be
         and y.size > 0
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 
@@ -179,7 +180,7 @@ def pixels(product: Product, shape: Conv, tile: Tile, reading: Reading) -> Side:
     steps = (0,) * (2 - len(shape.size)) + x.strides[2:]
 
     def setup(i: int, side: str) -> list[str]:
-        lines = _space.split(side, (x.shape[0], *out), [f"an{i}", f"ay{i}", f"ax{i}"])
+        lines = c.split(side, (x.shape[0], *out), [f"an{i}", f"ay{i}", f"ax{i}"])
         return [
             *lines,
             f"const int aiy{i} = ay{i} * {strides[0]} - {begins[0]}, aix{i} = ax{i} * {strides[1]} - {begins[1]};",

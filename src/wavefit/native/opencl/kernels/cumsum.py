@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _rows, _source, _space
+from wavefit.native.opencl.kernels import _lanes, _rows, _source
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("CumSum",)
@@ -24,7 +25,7 @@ def claims(operation: Operation) -> bool:
         operation.own == 1
         and operation.input(0).dtype in known
         and _source.present(operation)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 
@@ -112,5 +113,5 @@ def _laid(operation: Operation, shape: _rows.Rows) -> Operation:
 
 def _rows_of(operation: Operation) -> _rows.Rows:
     x = operation.input(0)
-    later = [_space.over(view, x.shape) for view in operation.inputs[1:] if view is not None]
+    later = [space.over(view, x.shape) for view in operation.inputs[1:] if view is not None]
     return _rows.rows(x, [operation.output, *later], [int(operation.attributes["axis"]) % len(x.shape)])

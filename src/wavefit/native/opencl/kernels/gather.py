@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _walk
+from wavefit.native.opencl.kernels import _lanes, _source, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("Gather", "GatherElements")
@@ -19,18 +20,18 @@ def claims(operation: Operation) -> bool:
         operation.own == 2
         and operation.input(1).dtype in ("int64", "int32")
         and _source.present(operation)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
-    for vector in _walk.widths([_space.spread(operation).output], limits):
+    for vector in _walk.widths([space.spread(operation).output], limits):
         for local in _source.groups(limits, 256, 64):
             yield {"vector": vector if _whole(operation) else 1, "local": local}
 
 
 def build(operation: Operation, config: Config) -> Implementation:
-    laid = _space.spread(operation)
+    laid = space.spread(operation)
     dtype = operation.input(0).dtype
     made = _walk.kernel("gather", laid, config, lambda axes, width: _elements(laid, axes, width), dtype)
     return _source.single("gather", operation, config, made)
@@ -38,7 +39,7 @@ def build(operation: Operation, config: Config) -> Implementation:
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     moved = 2 * _source.touched(operation.output) + _source.touched(operation.input(1))
-    return _source.seconds(moved, _walk.items(_space.spread(operation).output, int(config["vector"])), limits)
+    return _source.seconds(moved, _walk.items(space.spread(operation).output, int(config["vector"])), limits)
 
 
 def _axis(operation: Operation) -> int:

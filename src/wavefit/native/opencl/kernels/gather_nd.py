@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wavefit.native.opencl.kernels import _lanes, _places, _source, _space, _walk
+from wavefit.native import space
+from wavefit.native.opencl.kernels import _lanes, _places, _source, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("GatherND",)
@@ -15,7 +16,7 @@ def claims(operation: Operation) -> bool:
         operation.own == 2
         and operation.input(1).dtype in _places.INDICES
         and _source.present(operation)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 
@@ -28,7 +29,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 
 
 def build(operation: Operation, config: Config) -> Implementation:
-    laid = _space.spread(operation)
+    laid = space.spread(operation)
     dtype = operation.input(0).dtype
     made = _walk.kernel("gather_nd", laid, config, lambda axes, width: _elements(laid, axes, width), dtype)
     return _source.single("gather_nd", operation, config, made)
@@ -36,7 +37,7 @@ def build(operation: Operation, config: Config) -> Implementation:
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     moved = 2 * _source.touched(operation.output) + _source.touched(operation.input(1))
-    return _source.seconds(moved, _walk.items(_space.spread(operation).output, int(config["vector"])), limits)
+    return _source.seconds(moved, _walk.items(space.spread(operation).output, int(config["vector"])), limits)
 
 
 def _slice(operation: Operation) -> int:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _rows, _source, _space
+from wavefit.native.opencl.kernels import _lanes, _rows, _source
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("LayerNormalization", "InstanceNormalization")
@@ -21,7 +22,7 @@ def claims(operation: Operation) -> bool:
     floats = all(
         view is None or view.dtype in ("float32", "float16") for view in operation.inputs[: operation.own]
     )
-    return floats and len(operation.outputs) == 1 and _source.present(operation) and not _space.far(operation)
+    return floats and len(operation.outputs) == 1 and _source.present(operation) and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
@@ -97,7 +98,7 @@ def _over(operation: Operation, number: int, view: View) -> View:
         view = msgspec.structs.replace(
             view, shape=(view.shape[0], *ones), strides=(view.strides[0], *(0 for _ in ones))
         )
-    return _space.over(view, shape)
+    return space.over(view, shape)
 
 
 def _laid(operation: Operation, shape: _rows.Rows) -> tuple[Operation, list[int]]:

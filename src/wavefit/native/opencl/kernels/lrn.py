@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _tables, _walk
+from wavefit.native.opencl.kernels import _lanes, _source, _tables, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("LRN",)
@@ -13,7 +14,7 @@ OPS = ("LRN",)
 
 def claims(operation: Operation) -> bool:
     floats = operation.input(0).dtype in ("float32", "float16")
-    return floats and operation.own == 1 and _source.present(operation) and not _space.far(operation)
+    return floats and operation.own == 1 and _source.present(operation) and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wavefit.native.opencl.kernels import _choice, _product, _source, _space, _tiles
+from wavefit.native import space
+from wavefit.native.opencl.kernels import _choice, _product, _source, _tiles
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Side
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
@@ -21,7 +22,7 @@ def claims(operation: Operation) -> bool:
         and len(b.shape) >= 2
         and _source.present(operation)
         and any({a.dtype, b.dtype} <= types for types in _TYPES)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 
@@ -55,8 +56,8 @@ def factors(operation: Operation) -> tuple[Product, View, View, tuple[int, int]]
     """The product, views of both factors over (batch..., rows..., columns), and the steps from depth to depth."""
     a, b, out = operation.input(0), operation.input(1), operation.output
     rank, depth = len(out.shape), a.shape[-1]
-    wide_a = _space.over(a, (*out.shape[:-1], depth))
-    wide_b = _space.over(b, (*out.shape[:-2], *b.shape[-2:]))
+    wide_a = space.over(a, (*out.shape[:-1], depth))
+    wide_b = space.over(b, (*out.shape[:-2], *b.shape[-2:]))
     over_a = View(shape=out.shape, strides=(*wide_a.strides[:-1], 0), offset=a.offset, dtype=a.dtype)
     over_b = View(
         shape=out.shape, strides=(*wide_b.strides[:-2], 0, wide_b.strides[-1]), offset=b.offset, dtype=b.dtype

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wavefit.native.opencl.kernels import _choice, _product, _source, _space, _tiles, _words, matmul
+from wavefit.native import space
+from wavefit.native.opencl.kernels import _choice, _product, _source, _tiles, _words, matmul
 from wavefit.native.opencl.kernels._product import Product
 from wavefit.native.opencl.kernels._tiles import Side
 from wavefit.native.operation import Config, Implementation, Limits, Operation, Packed
@@ -22,7 +23,7 @@ def claims(operation: Operation) -> bool:
         and len(a.shape) >= 2
         and len(b.shape) == 2
         and _source.present(operation)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _tables, _walk
+from wavefit.native.opencl.kernels import _lanes, _source, _tables, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("Pad",)
 
 
 def claims(operation: Operation) -> bool:
-    return operation.own == 1 and _source.present(operation) and not _space.far(operation)
+    return operation.own == 1 and _source.present(operation) and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _walk
+from wavefit.native import space
+from wavefit.native.opencl.kernels import _lanes, _source, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("Pointwise",)
@@ -25,21 +26,21 @@ def claims(operation: Operation) -> bool:
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
-    laid = _space.flat(operation)
+    laid = space.flat(operation)
     for vector in _walk.widths(_views(laid), limits):
         for local in _source.groups(limits, 256, 128, 64):
             yield {"vector": vector, "local": local}
 
 
 def build(operation: Operation, config: Config) -> Implementation:
-    laid = _space.flat(operation)
+    laid = space.flat(operation)
     made = _walk.kernel("pointwise", laid, config, lambda axes, width: _elements(laid, axes, width))
     steps = len(laid.epilogue.steps) if laid.epilogue else 0
     return _source.single("pointwise", operation, config, made, steps * operation.output.size)
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
-    return _walk.seconds(_space.flat(operation), int(config["vector"]), limits)
+    return _walk.seconds(space.flat(operation), int(config["vector"]), limits)
 
 
 def _elements(laid: Operation, axes: Sequence[str], width: int) -> list[str]:

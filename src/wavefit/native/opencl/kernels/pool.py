@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _walk
+from wavefit.native.opencl.kernels import _lanes, _source, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 from wavefit.schema import Struct
 
@@ -81,7 +82,7 @@ def _laid(operation: Operation) -> Operation:
             strides=tuple(view.strides[axis] for axis in order),
         )
 
-    others = [_space.over(operation.input(n), shape) for n in range(1, len(operation.inputs))]
+    others = [space.over(operation.input(n), shape) for n in range(1, len(operation.inputs))]
     return msgspec.structs.replace(
         operation,
         inputs=(moved(operation.input(0)), *map(moved, others)),

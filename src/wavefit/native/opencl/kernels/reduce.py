@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _rows, _source, _space
+from wavefit.native.opencl.kernels import _lanes, _rows, _source
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("Reduce",)
@@ -26,7 +27,7 @@ _EXTREMES = {
 
 def claims(operation: Operation) -> bool:
     kind = c.register(operation.input(0).dtype) if operation.input(0).dtype in c.STORED else ""
-    return _source.present(operation) and kind in _EXTREMES and not _space.far(operation)
+    return _source.present(operation) and kind in _EXTREMES and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
@@ -86,7 +87,7 @@ def _finish(name: str, length: int) -> str:
 def _rows_of(operation: Operation) -> _rows.Rows:
     x, axes = operation.input(0), tuple(operation.attributes["axes"])
     out = operation.output.shape
-    later = [_space.over(view, out) for view in operation.inputs[1:] if view is not None]
+    later = [space.over(view, out) for view in operation.inputs[1:] if view is not None]
     return _rows.rows(x, [_kept(view, x.shape, axes) for view in (operation.output, *later)], axes)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _tables, _walk
+from wavefit.native.opencl.kernels import _lanes, _source, _tables, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("Resize",)
@@ -23,7 +24,7 @@ _REACH = {"nearest": 1, "linear": 2, "cubic": 4}
 def claims(operation: Operation) -> bool:
     floats = operation.input(0).dtype in ("float32", "float16") or operation.attributes["mode"] == "nearest"
     small = sum(8 * size * 4 for size in operation.output.shape[1:]) <= 4 * _TABLE_BYTES
-    return floats and small and _source.present(operation) and not _space.far(operation)
+    return floats and small and _source.present(operation) and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:

@@ -12,9 +12,10 @@ from math import prod
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
 from wavefit.native.opencl.functions import FUNCTIONS
-from wavefit.native.opencl.kernels import _lanes, _places, _source, _space, _walk
+from wavefit.native.opencl.kernels import _lanes, _places, _source, _walk
 from wavefit.native.operation import Buffer, Config, Implementation, Kernel, Launch, Limits, Operation
 
 OPS = ("ScatterND",)
@@ -31,7 +32,7 @@ def claims(operation: Operation) -> bool:
         and way in _WAYS
         and (way == "none" or _updates(operation) <= _MOST_JOINED)
         and _source.present(operation)
-        and not _space.far(operation)
+        and not space.far(operation)
     )
 
 
@@ -84,7 +85,7 @@ def _clear(places: int, local: int) -> Kernel:
         "const uint place = get_global_id(0);",
         f"if (place < {places}u) last[place] = -1;",
     ]
-    sizes = (_space.rounded(places, local),), (local,)
+    sizes = (space.rounded(places, local),), (local,)
     return _source.kernel("clear", ["__global int *last"], body, sizes)
 
 
@@ -113,7 +114,7 @@ def _link(operation: Operation, local: int) -> Kernel:
         "volatile __global int *last",
         "__global int *before",
     ]
-    return _source.kernel("link", signature, body, ((_space.rounded(updates, local),), (local,)))
+    return _source.kernel("link", signature, body, ((space.rounded(updates, local),), (local,)))
 
 
 def _names(prefix: str, operation: Operation) -> list[str]:
@@ -124,7 +125,7 @@ def _place(operation: Operation, update: str, prefix: str) -> list[str]:
     """The place that an update names."""
     indices = operation.input(1)
     axes = [f"{prefix}_{axis}" for axis in range(len(indices.shape) - 1)]
-    split = _space.split(f"(uint){update}", indices.shape[:-1], axes) if axes else []
+    split = c.split(f"(uint){update}", indices.shape[:-1], axes) if axes else []
     return [*split, *_places.picked(indices, axes, operation.output.shape[: _depth(operation)], prefix)]
 
 
@@ -137,7 +138,7 @@ def _take(operation: Operation, local: int) -> Kernel:
 
 
 def _laid(operation: Operation) -> Operation:
-    later = [v if v is None else _space.over(v, operation.output.shape) for v in operation.inputs[3:]]
+    later = [v if v is None else space.over(v, operation.output.shape) for v in operation.inputs[3:]]
     return msgspec.structs.replace(operation, inputs=(*operation.inputs[:3], *later))
 
 
@@ -148,7 +149,7 @@ def _element(laid: Operation, axes: list[str]) -> list[str]:
     names = [f"u{axis}" for axis in range(len(outer))]
     update = c.load(updates.dtype, "in2", c.index(updates, [*names, *axes[depth:]]))
     take = [
-        *(_space.split("(uint)update", outer, names) if names else []),
+        *(c.split("(uint)update", outer, names) if names else []),
         f"const {kind} new = {update};",
         f"y = {_WAYS[way].format('y', 'new')};",
     ]

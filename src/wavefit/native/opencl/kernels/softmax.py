@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _rows, _source, _space
+from wavefit.native.opencl.kernels import _lanes, _rows, _source
 from wavefit.native.operation import Config, Implementation, Limits, Operation
 
 OPS = ("Softmax",)
@@ -15,7 +16,7 @@ OPS = ("Softmax",)
 
 def claims(operation: Operation) -> bool:
     floats = operation.input(0).dtype in ("float32", "float16")
-    return floats and _source.present(operation) and not _space.far(operation)
+    return floats and _source.present(operation) and not space.far(operation)
 
 
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
@@ -61,5 +62,5 @@ def cost(operation: Operation, config: Config, limits: Limits) -> float:
 
 def _rows_of(operation: Operation) -> _rows.Rows:
     x = operation.input(0)
-    later = [_space.over(view, x.shape) for view in operation.inputs[1:] if view is not None]
+    later = [space.over(view, x.shape) for view in operation.inputs[1:] if view is not None]
     return _rows.rows(x, [operation.output, *later], [int(operation.attributes["axis"]) % len(x.shape)])

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from wavefit.native import space
 from wavefit.native.opencl import c
-from wavefit.native.opencl.kernels import _lanes, _source, _space, _walk
+from wavefit.native.opencl.kernels import _lanes, _source, _walk
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 
 OPS = ("Copy",)
@@ -29,7 +30,7 @@ def claims(operation: Operation) -> bool:
 
 def _tiled_axes(operation: Operation) -> tuple[int, int] | None:
     """The unit-stride axes of input and output, where they differ and both are longer than 1."""
-    read = _unit(_space.over(operation.input(0), operation.output.shape))
+    read = _unit(space.over(operation.input(0), operation.output.shape))
     write = _unit(operation.output)
     return None if read is None or write is None or read == write else (read, write)
 
@@ -48,11 +49,11 @@ def _laid(operation: Operation) -> Operation:
     shape = operation.output.shape
     axes = _tiled_axes(operation)
     assert axes is not None
-    views = [_space.over(v, shape) for v in (operation.output, *operation.inputs) if v is not None]
+    views = [space.over(v, shape) for v in (operation.output, *operation.inputs) if v is not None]
     rest = [axis for axis in range(len(shape)) if axis not in axes]
     read = _joined(views, rest, axes[0])
     write = _joined(views, rest, axes[1])
-    laid, _ = _space.arranged(views, [rest, read, write])
+    laid, _ = space.arranged(views, [rest, read, write])
     return msgspec.structs.replace(operation, outputs=(laid[0],), inputs=tuple(laid[1:]))
 
 
@@ -86,7 +87,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 
 
 def _waste(size: int, tile: int) -> float:
-    return _space.rounded(size, tile) / size
+    return space.rounded(size, tile) / size
 
 
 def _fitted(wanted: tuple[int, int], read: int, write: int) -> tuple[int, int]:
@@ -117,14 +118,14 @@ def build(operation: Operation, config: Config) -> Implementation:
 def _body(laid: Operation, tile: tuple[int, int], local: int, kind: str) -> list[str]:
     *rest, read, write = laid.output.shape
     across, down = -(-read // tile[0]), -(-write // tile[1])
-    wide = _space.far(laid)
+    wide = space.far(laid)
     names = [f"i{number}" for number in range(len(rest))]
     source = c.load(laid.input(0).dtype, "in0", c.index(laid.input(0), [*names, "r", "w"]))
     pitch, area = tile[0] | 1, tile[0] * tile[1]
     return [
         f"__local {kind} tile[{pitch * tile[1]}];",
         f"const {'ulong' if wide else 'uint'} group = get_group_id(0);",
-        *_space.split("group", [*rest, down, across], [*names, "tile_w", "tile_r"], wide),
+        *c.split("group", [*rest, down, across], [*names, "tile_w", "tile_r"], wide),
         f"for (int k = get_local_id(0); k < {area}; k += {local}) {{",
         f"    const int a = k % {tile[0]}, b = k / {tile[0]};",
         f"    const int r = tile_r * {tile[0]} + a, w = tile_w * {tile[1]} + b;",

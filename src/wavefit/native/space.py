@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from wavefit.native.opencl import c
 from wavefit.native.operation import Operation, View
 
 _INT = 2**31 - 1
@@ -19,9 +18,17 @@ Axis = tuple[int, tuple[int, ...]]
 """Elements along a merged axis, and its stride in each view."""
 
 
+def broadcast(view: View, rank: int) -> View:
+    """The view with axes of size 1 put before it, up to that rank: numpy's rule."""
+    missing = rank - len(view.shape)
+    return msgspec.structs.replace(
+        view, shape=(1,) * missing + view.shape, strides=(0,) * missing + view.strides
+    )
+
+
 def over(view: View, shape: tuple[int, ...]) -> View:
     """The view broadcast to a shape, as numpy does."""
-    view = c.broadcast(view, len(shape))
+    view = broadcast(view, len(shape))
     strides = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))
     return msgspec.structs.replace(view, shape=shape, strides=strides)
 
@@ -88,20 +95,6 @@ def far(operation: Operation) -> bool:
 def farthest(view: View) -> int:
     """The largest place that a view's index takes, with every stride counted as if it went forward."""
     return view.offset + sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
-
-
-def split(number: str, shape: Sequence[int], names: Sequence[str], wide: bool = False) -> list[str]:
-    """Statements that split a row-major number into coordinates, the last fastest.
-
-    ``number`` is unsigned (divisions by constants are then cheapest); ``wide`` makes the coordinates 64-bit.
-    """
-    kind = "long" if wide else "int"
-    lines, rest, divisor = [], number, 1
-    for name, size in list(zip(names, shape, strict=True))[:0:-1]:
-        lines.append(f"const {kind} {name} = " + ("0;" if size == 1 else f"{rest} % {size};"))
-        divisor *= size
-        rest = number if divisor == 1 else f"{number} / {divisor}"
-    return [*lines, f"const {kind} {names[0]} = {rest};"]
 
 
 def rounded(number: int, multiple: int) -> int:
