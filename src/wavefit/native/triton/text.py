@@ -105,7 +105,9 @@ def register_of(dtype: str, value: str) -> str:
     return f"{value}.to(tl.float32)" if dtype in FLOATS[1:] else value
 
 
-def store(view: View, name: str, axes: Sequence[Axis], value: str, inside: str | None = None) -> str:
+def store(
+    view: View, name: str, axes: Sequence[Axis], value: str, inside: str | None = None, spread: str = ""
+) -> str:
     """The statement that stores elements, rounded to the nearest.
 
     Args:
@@ -114,12 +116,16 @@ def store(view: View, name: str, axes: Sequence[Axis], value: str, inside: str |
         axes: coordinates in the view.
         value: in the type that it is computed in.
         inside: the whole mask, where the axes' own do not say it.
+        spread: the tile's shape, where the place alone may be smaller: axes of size 1 have no part in it.
     """
     guard = inside or " & ".join(
         f"({each})" for each in dict.fromkeys(axis.mask for axis in axes if axis.mask is not None)
     )
     masked = f", mask={guard}" if guard else ""
-    return f"tl.store({name} + ({index(view, axes)}), ({value}).to(tl.{STORED[view.dtype]}){masked})"
+    place = f"{name} + ({index(view, axes)})"
+    if spread:
+        place = f"tl.broadcast_to({place}, {spread})"
+    return f"tl.store({place}, ({value}).to(tl.{STORED[view.dtype]}){masked})"
 
 
 def expression(pointwise: Pointwise, operands: Sequence[str], prefix: str = "e") -> tuple[list[str], str]:

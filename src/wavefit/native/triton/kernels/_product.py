@@ -276,7 +276,9 @@ def _finish(product: Product, each: Tile) -> list[str]:
         outputs=(output,),
     )
     more, name = text.epilogue(laid, "result", axes)
-    return [*lines, *more, text.store(output, "out0", axes, name)]
+    thin = min(product.rows, product.columns) == 1
+    spread = f"({each.m}, {each.n})" if thin else ""
+    return [*lines, *more, text.store(output, "out0", axes, name, spread=spread)]
 
 
 def _place(product: Product) -> str:
