@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from native.triton.harness import run  # type: ignore[import-not-found]
@@ -35,9 +36,9 @@ def arrays(operation: Operation, seed: int = 0) -> list[np.ndarray]:
     return found
 
 
-def error(operation: Operation, config: dict, runs: int = 1) -> float:
+def error(operation: Operation, config: dict, runs: int = 1, template: str = "conv_gemm") -> float:
     given = arrays(operation)
-    (got,) = run("conv_gemm", operation, config, given, runs)
+    (got,) = run(template, operation, config, given, runs)
     want = compute(operation, given)
     return float(np.linalg.norm(got.astype(np.float64) - want) / np.linalg.norm(want))
 
@@ -69,3 +70,36 @@ def test_integers_with_a_zero_point_are_summed_exactly(dtype, split):
 def test_integers_requantised():
     operation = requantised(small_conv(image(1, 32, 5, 6, dtype="int8"), 17, (3, 3), pad=1))
     assert error(operation, {**SMALL, "k": 32}) <= 5e-3
+
+
+STEMS = {
+    "of seven": conv(rows(2, 3, 11, 9), 8, (7, 7), stride=2, pad=3),
+    "of three, channels-last": conv(image(1, 3, 10, 8), 5, (3, 3), stride=2, pad=1),
+    "of one channel": conv(rows(1, 1, 9, 9), 6, (5, 5), pad=2),
+    "of four, without padding": conv(rows(1, 4, 12, 12), 6, (4, 4), stride=4),
+}
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("name", STEMS)
+def test_stems(name, k):
+    operation = STEMS[name]
+    assert kernels.get("conv_stem").claims(operation)
+    segments = {
+        "of seven": 32,
+        "of three, channels-last": 16,
+        "of one channel": 16,
+        "of four, without padding": 16,
+    }
+    assert error(operation, {**SMALL, "k": k * segments[name]}, template="conv_stem") <= 1e-6
+
+
+def test_an_image_in_fp32_meets_weights_in_half():
+    plain = conv(rows(1, 3, 9, 9), 8, (3, 3), pad=1)
+    half = msgspec.structs.replace
+    weights, bias = (half(plain.input(n), dtype="float16") for n in (1, 2))
+    operation = half(
+        plain, inputs=(plain.input(0), weights, bias), outputs=(half(plain.output, dtype="float16"),)
+    )
+    for template, k in (("conv_gemm", 32), ("conv_stem", 16)):
+        assert error(operation, {**SMALL, "k": k}, template=template) <= 2e-3

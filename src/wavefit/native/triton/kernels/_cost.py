@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wavefit.native.operation import Limits
 
-LAUNCH_SECONDS = 2e-6  # of one kernel within a graph, from the end of the one before it
+LAUNCH_SECONDS = 1.3e-6  # of one kernel within a graph, from the end of the one before it
 BANDWIDTH = 1e12  # bytes a second, where the device's is not known
 _WAVES = 16  # of a compute unit, that full bandwidth is taken to want
 

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from wavefit.native import space
-from wavefit.native.operation import Buffer, Config, Implementation, Launch, Operation, Packed, View
+from wavefit.native.operation import Buffer, Config, Implementation, Kernel, Launch, Operation, Packed, View
 from wavefit.native.triton import text
 from wavefit.native.triton.text import Axis
 
@@ -129,7 +129,14 @@ def names(prefix: str, count: int) -> list[str]:
 
 
 def implementation(
-    template: str, product: Product, a: Side, b: Side, each: Tile, settings: Config, steps: int
+    template: str,
+    product: Product,
+    a: Side,
+    b: Side,
+    each: Tile,
+    settings: Config,
+    steps: int,
+    image: tuple[Kernel, int] | None = None,
 ) -> Implementation:
     """The kernel of a tile.
 
@@ -140,6 +147,8 @@ def implementation(
         each: the tile.
         settings: the configuration that it comes from.
         steps: of the whole depth.
+        image: a kernel of (in0, image) that lays the first factor out in scratch memory, and the bytes of that; ``a``
+            then loads from ``image``.
     """
     operation = product.operation
     down, across = -(-product.rows // each.m), -(-product.columns // each.n)
@@ -156,13 +165,20 @@ def implementation(
         scratch = (4 * each.split * product.batch * down * across * each.m * each.n,)
         parameters += [("partial", "int32" if product.small else "float32"), ("counters", "int32")]
         buffers += [Buffer(kind="scratch"), Buffer(kind="counter")]
+    first: tuple[Launch, ...] = ()
+    if image is not None:
+        laid = Buffer(kind="scratch", index=len(scratch))
+        parameters.append(("image", kind(operation)))
+        buffers.append(laid)
+        scratch += (image[1],)
+        first = (Launch(kernel=image[0], arguments=(Buffer(kind="input"), laid)),)
     body = _body(product, a, b, each, steps, (down, across))
     grid = (down * across, each.split * product.batch)
     made = text.kernel(template, parameters, body, grid, each.options)
     return Implementation(
         template=template,
         config=settings,
-        launches=(Launch(kernel=made, arguments=tuple(buffers)),),
+        launches=(*first, Launch(kernel=made, arguments=tuple(buffers))),
         scratch=scratch,
         packed=tuple(Packed(input=1, how=how) for how in packed),
         counters=down * across * product.batch if each.split > 1 else 0,
@@ -214,7 +230,7 @@ def _loop(steps: int, split: int) -> str:
 def _dot(product: Product) -> str:
     if product.small:
         return "sum = tl.dot(a, b, sum, out_dtype=tl.int32)"
-    if product.operation.input(0).dtype == "float32":
+    if kind(product.operation) == "float32":
         return 'sum = tl.dot(a, b, sum, input_precision="ieee")'
     return "sum = tl.dot(a, b, sum)"
 
@@ -302,6 +318,23 @@ def sums(weights: np.ndarray, zero_point: int, dtype: str) -> np.ndarray:
     return np.asarray(weights.astype(np.int64).reshape(len(weights), -1).sum(1) * point).astype(np.int32)
 
 
-def signed(dtype: str, value: str) -> str:
-    """A loaded factor as Triton's dot wants it: uint8 becomes int8 by taking 128 away."""
-    return f"({value} ^ 128).to(tl.int8, bitcast=True)" if dtype == "uint8" else value
+def multiplies(first: str, second: str) -> bool:
+    """Whether ``tl.dot`` takes them: small integers with int8, or floats; unlike ones meet in the smaller type."""
+    if first in BYTES:
+        return second == "int8"
+    return first in text.FLOATS and second in text.FLOATS
+
+
+def kind(operation: Operation) -> str:
+    """The type in which an operation's factors are multiplied."""
+    first, second = operation.input(0).dtype, operation.input(1).dtype
+    if first in BYTES:
+        return "int8"
+    return first if first != "float32" else second
+
+
+def factor(dtype: str, wanted: str, value: str) -> str:
+    """A loaded factor in the type in which it is multiplied: of uint8, 128 is taken away."""
+    if dtype == "uint8":
+        return f"({value} ^ 128).to(tl.int8, bitcast=True)"
+    return value if dtype == wanted else f"{value}.to(tl.{wanted})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product as product_of
 from math import ceil
 
-from wavefit.native.operation import Config, Limits
+from wavefit.native.operation import Config, Limits, View
 from wavefit.native.triton.kernels import _cost, _product
 from wavefit.native.triton.kernels._product import Product, Tile
 
@@ -30,9 +30,9 @@ _SHAPES = (  # m, n, waves
     (16, 32, 2),
     (16, 128, 4),
 )
-_DEPTHS = {1: (128, 64), 2: (64, 32, 128), 4: (32, 16)}  # elements of a step, by bytes of a factor
+_DEPTHS = {1: (128, 64), 2: (64, 128, 32), 4: (32, 16)}  # elements of a step, by bytes of a factor
 _SPLITS = (1, 2, 3, 4, 6, 8, 9, 12, 16)
-_STAGES = (3, 4, 2, 5)
+_STAGES = (3, 4, 2)
 _LEAST = 16  # of each edge: what tl.dot takes
 
 
@@ -49,7 +49,7 @@ def configurations(
     """
     assert callable(steps)
     found: dict[Tile, float] = {}
-    size = product.operation.input(0).itemsize
+    size = product.operation.input(1).itemsize
     for (m, n, warps), k, split in product_of(_SHAPES, depths or _DEPTHS[size], _SPLITS):
         if not _useful(product, m, n, k, split, steps(k), limits):
             continue
@@ -93,29 +93,50 @@ def _fits(each: Tile, size: int, limits: Limits) -> bool:
     return local <= limits.local_bytes and sums <= 128
 
 
-_STEP_S = 3.5e-7  # that a step takes at least: its loads are under way while those before are computed
-_START_S = 2.0e-6  # from a program's start to its first product, and from its last to the end of its stores
+_START_S = 1.1e-6  # of a program: to its first product, and from its last to the end of its stores
+_STEP_S = 5e-8  # that a step takes at least
+_JOIN_S = 1.7e-6  # of the last of several programs: to count, and to see what the others left
+_JOINED = 4.7e10  # bytes of partial sums a second that it reads
+_OVERLAP = 0.58  # of the shorter of computing and moving bytes, that the longer does not hide
+_AGAIN = 0.19  # of what tiles read again, that the cache does not hold
 
 
 def seconds(product: Product, each: Tile, steps: int, limits: Limits) -> float:
-    """A roofline of whole tiles on whole compute units, with steps that have a least duration."""
+    """Whole tiles on compute units that hold several programs, beside the bytes that pass through memory.
+
+    A unit's programs overlap: one computes while another stores. A program alone does one after the other. The numbers
+    were fitted to an H200 (2,100 tiles of ResNet-50's convolutions at 1 and 128 images, ``benchmarks/
+    triton_layers.py``): what is ranked first takes 1.0 to 1.2 times the best one's time there.
+    """
     units, bandwidth = limits.compute_units or 64, limits.bandwidth or _cost.BANDWIDTH
-    peak = _peak(product, limits)
     programs = product.batch * ceil(product.rows / each.m) * ceil(product.columns / each.n) * each.split
     here = max(1, min(_resident(each, product, limits), ceil(programs / units)))
     reach = each.m * each.n / (each.m + each.n)
-    share = 0.8 * reach / (reach + 12) * {1: 0.8}.get(here, 1.0)
-    work = 2 * each.m * each.n * each.k / (peak / units * share)
-    step = max(here * work, _STEP_S * max(1.0, 3 / each.stages))
-    rounds = ceil(programs / (units * here))
-    total = rounds * (ceil(steps / each.split) * step + _START_S)
-    moved = _traffic(product, each) / bandwidth / 0.85
-    joined = 0.0 if each.split == 1 else 1.5e-6 + each.split * each.m * each.n * 4 / 2e11
-    return _cost.LAUNCH_SECONDS + max(total, moved) + joined
+    share = 1.29 * reach / (reach + 28.6) * each.k / (each.k + 5.0)
+    work = 2 * each.m * each.n * each.k / (_peak(product, limits) / units * share)
+    own = ceil(steps / each.split)
+    size = 4 if each.split > 1 else sum(view.itemsize for view in _whole(product))
+    stored = each.m * each.n * size / (1.5 * bandwidth / units)
+    alone = own * max(work, _STEP_S) + stored + _START_S
+    full = max(here * own * work, here * stored, alone)
+    rounds = programs / (units * here)
+    total = full * (ceil(rounds) if rounds < 4 else rounds)
+    moved = _traffic(product, each) / bandwidth
+    joined = 0.0 if each.split == 1 else _JOIN_S + each.split * each.m * each.n * 4 / _JOINED
+    return _cost.LAUNCH_SECONDS + max(total, moved) + _OVERLAP * min(total, moved) + joined
+
+
+def _whole(product: Product) -> list[View]:
+    """The output, and the operands of its size."""
+    return [
+        view
+        for view in product.views
+        if all(n == 1 or s for n, s in zip(view.shape, view.strides, strict=True))
+    ]
 
 
 def _peak(product: Product, limits: Limits) -> float:
-    dtype = "int8" if product.small else product.operation.input(0).dtype
+    dtype = _product.kind(product.operation)
     known = limits.matrix.get(dtype)
     if known is not None:
         return known
@@ -123,21 +144,24 @@ def _peak(product: Product, limits: Limits) -> float:
     return factor * (limits.flops or 1e13)
 
 
+_REGISTERS = 60  # of a work-item beside its sums
+_MOST = 4  # programs of a unit that still gain
+
+
 def _resident(each: Tile, product: Product, limits: Limits) -> int:
-    size = product.operation.input(0).itemsize
-    local = size * each.k * (each.m + each.n) * max(1, each.stages)
-    return max(1, min(4, limits.local_bytes // max(local, 1)))
+    """Programs that a compute unit holds at once, by registers and by local memory."""
+    size = product.operation.input(1).itemsize
+    local = size * each.k * (each.m + each.n) * max(1, each.stages - bool(limits.gfx)) + 1024
+    held = each.m * each.n / (each.warps * limits.wave) + _REGISTERS
+    registers = (limits.registers or 512) * limits.simds  # of a lane, of all SIMDs
+    return max(1, min(_MOST, int(registers / (held * each.warps)), limits.local_bytes // local))
 
 
 def _traffic(product: Product, each: Tile) -> float:
-    """Bytes through memory: each factor and operand once, and a small part of what tiles read again."""
+    """Bytes through memory: each factor and operand once, and a part of what tiles read again."""
     operation = product.operation
     size = operation.input(0).itemsize
-    least = product.batch * size * (product.rows + product.columns) * product.depth
-    result = sum(
-        product.batch * product.rows * product.columns * view.itemsize
-        for view in product.views
-        if view.strides[-1] or view.shape[-1] == 1
-    )
-    again = product.rows * (ceil(product.columns / each.n) - 1) * product.depth * size * product.batch
-    return least + result + again / 8
+    factors = operation.input(0).size * size + operation.input(1).size * operation.input(1).itemsize
+    results = sum(view.size * view.itemsize for view in _whole(product))
+    again = product.batch * product.rows * (ceil(product.columns / each.n) - 1) * product.depth * size
+    return factors + results + _AGAIN * again

@@ -7,10 +7,12 @@ has few channels, or the input lies otherwise (an image as it comes in), single 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace as changed
 
 import numpy as np
 from msgspec.structs import replace
 
+from wavefit.native import space
 from wavefit.native.operation import Config, Implementation, Limits, Operation, View
 from wavefit.native.triton import text
 from wavefit.native.triton.kernels import _conv, _product, _tiles
@@ -18,7 +20,6 @@ from wavefit.native.triton.kernels._conv import Conv
 from wavefit.native.triton.kernels._product import Product, Side
 
 OPS = ("Conv",)
-_FLOATS = ({"float32"}, {"float16"}, {"bfloat16"})
 _FEW = 16  # channels of a group, below which taps are gathered into one step
 
 
@@ -29,7 +30,7 @@ def claims(operation: Operation) -> bool:
         len(x.shape) in (3, 4, 5)
         and len(operation.outputs) == 1
         and operation.constant[1]
-        and ({x.dtype, w.dtype} in _FLOATS or (x.dtype in _product.BYTES and w.dtype == "int8"))
+        and _product.multiplies(x.dtype, w.dtype)
         and text.present(operation)
         and text.computes(operation)
         and rows == sorted(rows, reverse=True)
@@ -40,18 +41,18 @@ def claims(operation: Operation) -> bool:
 def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     """``m`` by ``n`` by ``k``, ``split``, ``warps``, ``stages``: see :class:`_product.Tile`."""
     shape = _conv.conv(operation)
-    return _tiles.configurations(_product_of(operation), _depths(shape), lambda k: _steps(shape, k), limits)
+    return _tiles.configurations(product_of(operation), _depths(shape), lambda k: _steps(shape, k), limits)
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
     shape, each = _conv.conv(operation), _product.tile(config)
-    seconds = _tiles.seconds(_product_of(operation), each, _steps(shape, each.k), limits)
-    return seconds * (1.3 if _gathers(shape) else 1.0)
+    seconds = _tiles.seconds(product_of(operation), each, _steps(shape, each.k), limits)
+    return seconds * (2.0 if _gathers(shape) else 1.0)
 
 
 def build(operation: Operation, config: Config) -> Implementation:
     shape, each = _conv.conv(operation), _product.tile(config)
-    product = replace_packed(_product_of(operation), f"depth {each.k}")
+    product = changed(product_of(operation), packed=f"depth {each.k}")
     b = _weights(shape, each.k)
     a = _gathered(shape, each.k) if _gathers(shape) else _channels(shape, each.k)
     return _product.implementation("conv_gemm", product, a, b, each, config, _steps(shape, each.k))
@@ -67,12 +68,6 @@ def pack(how: str, operation: Operation, array: np.ndarray) -> np.ndarray:
     flat = moved.reshape(len(array), 1, -1) if _gathers(shape) else moved.reshape(len(array), shape.taps, -1)
     extra = -flat.shape[-1] % step
     return np.pad(flat, ((0, 0), (0, 0), (0, extra)))
-
-
-def replace_packed(product: Product, how: str) -> Product:
-    from dataclasses import replace as changed
-
-    return changed(product, packed=how)
 
 
 def _gathers(shape: Conv) -> bool:
@@ -94,7 +89,8 @@ def _steps(shape: Conv, k: int) -> int:
     return shape.taps * -(-shape.ins // k)
 
 
-def _product_of(operation: Operation) -> Product:
+def product_of(operation: Operation) -> Product:
+    """The convolution as a product, one for each group."""
     shape = _conv.conv(operation)
     grouped = operation if shape.group == 1 else _by_group(operation)
     rank = len(operation.output.shape)
@@ -123,7 +119,7 @@ def _by_group(operation: Operation) -> Operation:
     rank = len(operation.output.shape)
 
     def split(view: View) -> View:
-        view = _spread(view, rank)
+        view = space.broadcast(view, rank)
         channels, stride = view.shape[1], view.strides[1]
         if channels == 1:
             return replace(
@@ -141,12 +137,6 @@ def _by_group(operation: Operation) -> Operation:
     own = operation.own
     later = [view if view is None else split(view) for view in operation.inputs[own:]]
     return replace(operation, inputs=(*operation.inputs[:own], *later), outputs=(split(operation.output),))
-
-
-def _spread(view: View, rank: int) -> View:
-    from wavefit.native import space
-
-    return space.broadcast(view, rank)
 
 
 def _pixel(shape: Conv) -> list[str]:
@@ -168,11 +158,13 @@ def _channels(shape: Conv, k: int) -> Side:
     """Steps within a tap: k channels from a multiple of k on."""
     blocks = -(-shape.ins // k)
     uneven = shape.ins % k != 0
-    setup, step = _pixel(shape), []
+    setup = _pixel(shape)
+    step: list[str] = []
+    mask: list[str] = []
     block = "step" if shape.taps == 1 else f"step % {blocks}"
     if blocks == 1:
         block = "0"
-    place, mask = ["at[:, None]"], []
+    place = ["at[:, None]"]
     if shape.taps > 1:
         step.append(f"tap = step // {blocks}" if blocks > 1 else "tap = step")
         step += text.split("tap", shape.kernel, [f"t{axis}" for axis in range(len(shape.kernel))])
@@ -231,7 +223,7 @@ def _inside(shape: Conv, taps: list[str], of_row: str, mask: list[str]) -> list[
 def _load(shape: Conv, place: str, mask: list[str]) -> str:
     point = str(shape.zero_point) if shape.x.dtype in _product.BYTES else "0.0"
     guard = f", mask={' & '.join(mask)}, other={point}" if mask else ""
-    return _product.signed(shape.x.dtype, f"tl.load(in0 + ({place}){guard})")
+    return _product.factor(shape.x.dtype, shape.w.dtype, f"tl.load(in0 + ({place}){guard})")
 
 
 def _weights(shape: Conv, k: int) -> Side:

@@ -20,17 +20,17 @@ from wavefit.native.triton.kernels._product import Product, Side
 from wavefit.native.triton.text import Axis
 
 OPS = ("MatMul",)
-_FLOATS = ({"float32"}, {"float16"}, {"bfloat16"})
 
 
 def claims(operation: Operation) -> bool:
     a, b = operation.input(0), operation.input(1)
-    small = a.dtype in _product.BYTES and b.dtype == "int8" and _shared(operation) and operation.constant[1]
+    small = a.dtype in _product.BYTES
     return (
         len(a.shape) >= 2
         and len(b.shape) >= 2
         and len(operation.outputs) == 1
-        and ({a.dtype, b.dtype} in _FLOATS or small)
+        and _product.multiplies(a.dtype, b.dtype)
+        and (not small or (_shared(operation) and operation.constant[1]))
         and text.present(operation)
         and text.computes(operation)
     )
@@ -120,7 +120,10 @@ def _form(operation: Operation) -> _Form:
 def _weights(form: _Form, k: int) -> Side:
     length = -(-form.depth // k) * k
     setup = (f"weights = in1 + (n[None, :] * {length} + k[:, None])",)
-    return Side(setup, (f"b = tl.load(weights + step * {k})",))
+    operation = form.product.operation
+    kind = _product.kind(operation)
+    loaded = _product.factor(operation.input(1).dtype, kind, f"tl.load(weights + step * {k})")
+    return Side(setup, (f"b = {loaded}",))
 
 
 def _factor(product: Product, view: View, name: str, k: int, depth: int, step: int) -> Side:
@@ -142,7 +145,8 @@ def _factor(product: Product, view: View, name: str, k: int, depth: int, step: i
         other = product.zero_point if product.small else 0.0
         guard = f", mask=(k < {depth} - step * {k}){deep}, other={other}"
     number_ = 0 if name == "a" else 1
-    loaded = _product.signed(view.dtype, f"tl.load(in{number_} + ({place}){guard})")
+    kind = _product.kind(product.operation)
+    loaded = _product.factor(view.dtype, kind, f"tl.load(in{number_} + ({place}){guard})")
     return Side(tuple(setup), (f"{name} = {loaded}",))
 
 
