@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from wavefit.native.graph import Graph
 from wavefit.native.operation import Config, Implementation, Limits, Operation, Packed
 from wavefit.native.templates import Templates
 
@@ -27,6 +28,9 @@ class Chooser:
         self._limits = limits
         self._tuned = tuned or {}
         self._found: dict[str, tuple[float, str, Config] | None] = {}
+
+    def rewrite(self, graph: Graph) -> None:
+        """Passes of the language's own: none."""
 
     def cost(self, operation: Operation) -> float | None:
         """Predicted seconds without tuning: a layout that is chosen by it is the same before and after."""

@@ -39,4 +39,5 @@ def prepare(
     passes.run(graph)
     if half:
         store_half(graph)
+    kernels.rewrite(graph)
     return compile_graph(graph, kernels)

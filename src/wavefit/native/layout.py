@@ -18,10 +18,10 @@ from wavefit.native.passes._match import given
 
 VIEWS = frozenset(("Reshape", "Transpose", "Slice", "Expand"))
 _IMAGE = frozenset(
-    ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "Resize", "LRN", "InstanceNormalization")
+    ("Chain", "Conv", "ConvTranspose", "MaxPool", "AveragePool", "Resize", "LRN", "InstanceNormalization")
 )
 _SAME_ORDER = frozenset(
-    ("Pointwise", "Concat", "Slice", "Pad", "Copy", "Reduce")
+    ("Chain", "Pointwise", "Concat", "Slice", "Pad", "Copy", "Reduce")
 )  # pass their input's order on
 
 Cost = Callable[[Operation], float | None]
@@ -296,7 +296,8 @@ def _images(graph: Graph) -> set[Value]:
         before = len(found)
         for node in graph.nodes:
             tied = node.inputs if node.op in _SAME_ORDER else node.inputs[node.own :]
-            together = _of_rank([*tied, node.output], len(node.output.shape))
+            made = node.outputs if node.op == "Chain" else [node.output]
+            together = _of_rank([*tied, *made], len(node.output.shape))
             if any(value in found for value in together):
                 found.update(together)
         grown = len(found) > before

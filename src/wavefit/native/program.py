@@ -17,6 +17,10 @@ from wavefit.native.operation import Buffer, Implementation, Kernel, Operation, 
 class Kernels(Protocol):
     """A source of kernels: the templates of one language, for one device."""
 
+    def rewrite(self, graph: Graph) -> None:
+        """Passes of the language's own, after all others."""
+        ...
+
     def cost(self, operation: Operation) -> float | None:
         """Predicted seconds; None where no template takes it."""
         ...

@@ -197,8 +197,12 @@ def present(operation: Operation) -> bool:
 
 def computes(operation: Operation) -> bool:
     """Whether every function of its epilogue is one that Triton has."""
-    steps = operation.epilogue.steps if operation.epilogue is not None else ()
-    return all(step.function in FUNCTIONS for step in steps)
+    return has(operation.epilogue)
+
+
+def has(epilogue: Pointwise | None) -> bool:
+    """Whether every function of an expression is one that Triton has."""
+    return epilogue is None or all(step.function in FUNCTIONS for step in epilogue.steps)
 
 
 def kernel(

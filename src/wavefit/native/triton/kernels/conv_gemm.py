@@ -54,7 +54,7 @@ def build(operation: Operation, config: Config) -> Implementation:
     shape, each = _conv.conv(operation), _product.tile(config)
     product = changed(product_of(operation), packed=f"depth {each.k}")
     b = _weights(shape, each.k)
-    a = _gathered(shape, each.k) if _gathers(shape) else _channels(shape, each.k)
+    a = _gathered(shape, each.k) if _gathers(shape) else channels(shape, each.k)
     return _product.implementation("conv_gemm", product, a, b, each, config, _steps(shape, each.k))
 
 
@@ -154,8 +154,8 @@ def _pixel(shape: Conv) -> list[str]:
     return lines
 
 
-def _channels(shape: Conv, k: int) -> Side:
-    """Steps within a tap: k channels from a multiple of k on."""
+def channels(shape: Conv, k: int) -> Side:
+    """The first factor in steps within a tap: k channels from a multiple of k on."""
     blocks = -(-shape.ins // k)
     uneven = shape.ins % k != 0
     setup = _pixel(shape)
