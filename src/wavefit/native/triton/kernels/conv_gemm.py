@@ -27,7 +27,8 @@ def claims(operation: Operation) -> bool:
     x, w, y = operation.input(0), operation.input(1), operation.output
     rows = [s for axis, (n, s) in enumerate(zip(y.shape, y.strides, strict=True)) if n > 1 and axis != 1]
     return (
-        len(x.shape) in (3, 4, 5)
+        operation.op == "Conv"
+        and len(x.shape) in (3, 4, 5)
         and len(operation.outputs) == 1
         and operation.constant[1]
         and _product.multiplies(x.dtype, w.dtype)
