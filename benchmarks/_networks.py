@@ -113,7 +113,7 @@ def file(name: str, folder: Path, small: bool = False) -> Path:
         if name.startswith("onnx_"):
             onnx.save(_light(name.removeprefix("onnx_")), str(partial))
         else:
-            _export(TORCH[name], partial, small)
+            _export(name, partial, small)
         partial.replace(path)
     return path
 
@@ -147,25 +147,34 @@ def _input(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nd
 # ---- PyTorch's -------------------------------------------------------------------------------------------------------
 
 
-def _export(net: Net, path: Path, small: bool) -> None:
+def module(name: str, small: bool = False) -> Any:
+    """A network as PyTorch has it, with the weights that its file holds."""
     import torch
 
-    module, _, factory = net.factory.partition(":")
+    net = TORCH[name]
+    source, _, factory = net.factory.partition(":")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(_SEED)
-        built = getattr(import_module(module), factory)(**(net.small if small else net.full))
-        names, sample = _sample(net, small)
+        built = getattr(import_module(source), factory)(**(net.small if small else net.full))
+        _, sample = _sample(net, small)
         _draw(built)
         _calibrate(built, sample)
-        torch.onnx.export(
-            built.eval(),
-            sample,
-            str(path),
-            opset_version=_OPSET,
-            dynamo=False,
-            input_names=names,
-            dynamic_axes={name: {0: "N"} for name in names},
-        )
+    return built.eval()
+
+
+def _export(name: str, path: Path, small: bool) -> None:
+    import torch
+
+    names, sample = _sample(TORCH[name], small)
+    torch.onnx.export(
+        module(name, small),
+        sample,
+        str(path),
+        opset_version=_OPSET,
+        dynamo=False,
+        input_names=names,
+        dynamic_axes={each: {0: "N"} for each in names},
+    )
 
 
 def _sample(net: Net, small: bool) -> tuple[list[str], tuple[Any, ...]]:

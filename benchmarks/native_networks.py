@@ -66,7 +66,7 @@ def compiled(path: Path, feeds: dict[str, np.ndarray], storage: str, on: Any) ->
     """For an OpenCL device, or where that is None for a target that is not here."""
     limits = of_gfx(_PLANNED_FOR) if on is None else of_opencl(on, None)
     shapes = {name: array.shape for name, array in feeds.items()}
-    return engine.prepare(path, shapes, Chooser(limits), half=storage == "fp16")
+    return engine.prepare(path, shapes, Chooser(limits), storage="float16" if storage == "fp16" else None)
 
 
 def device() -> Any:

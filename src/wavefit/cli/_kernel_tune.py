@@ -73,7 +73,7 @@ def _operations(
     if file.suffix != ".onnx":
         raise InputError(f"{file} is no model (.onnx)")
     shapes = bind(load(file), batch, parse_sizes(sizes))
-    program = engine.prepare(file, shapes, Chooser(of_opencl(found, where)), half)
+    program = engine.prepare(file, shapes, Chooser(of_opencl(found, where)), "float16" if half else None)
     if isinstance(program, tuple):
         first = program[0]
         raise InputError(f"{first.op} node {first.node!r}: {first.reason}", first.fix)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wavefit.native import passes
-from wavefit.native.half import store_half
+from wavefit.native.graph import Graph
+from wavefit.native.half import store
 from wavefit.native.import_onnx import load
 from wavefit.native.operation import UnsupportedNode
 from wavefit.native.program import Kernels, Program, compile_graph
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    source: Path | ir.Model, shapes: Mapping[str, tuple[int, ...]], kernels: Kernels, half: bool = False
+    source: Path | ir.Model,
+    shapes: Mapping[str, tuple[int, ...]],
+    kernels: Kernels,
+    storage: str | None = None,
 ) -> Program | tuple[UnsupportedNode, ...]:
     """Compiles a model for fixed input shapes.
 
@@ -25,7 +29,7 @@ def prepare(
         source: the ONNX file, or a stage of one: see :mod:`wavefit.native.partition`.
         shapes: of every input.
         kernels: the templates of one language, for one device.
-        half: keep tensors between kernels in 16 bits.
+        storage: "float16" or "bfloat16" keeps tensors between kernels in 16 bits; None: as the file has them.
 
     Returns:
         The program, or the nodes that stand in the way, each named.
@@ -33,11 +37,21 @@ def prepare(
     Raises:
         InputError: the file cannot be read, or the shapes do not fit it.
     """
+    graph = read(source, shapes, storage)
+    if isinstance(graph, tuple):
+        return graph
+    kernels.rewrite(graph)
+    return compile_graph(graph, kernels)
+
+
+def read(
+    source: Path | ir.Model, shapes: Mapping[str, tuple[int, ...]], storage: str | None = None
+) -> Graph | tuple[UnsupportedNode, ...]:
+    """A model's graph after all passes that every language shares; see :func:`prepare`."""
     graph = load(source, shapes)
     if isinstance(graph, tuple):
         return graph
     passes.run(graph)
-    if half:
-        store_half(graph)
-    kernels.rewrite(graph)
-    return compile_graph(graph, kernels)
+    if storage is not None:
+        store(graph, storage)
+    return graph

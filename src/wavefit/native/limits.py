@@ -43,6 +43,63 @@ def of_device(device: Device) -> Limits:
     return _with_figures(Limits(name=device.name or device.id, gfx=device.gfx, kind=kind), device)
 
 
+_H200 = {"float16": 989e12, "bfloat16": 989e12, "int8": 1979e12}
+"""NVIDIA, "H200 Tensor Core GPU" datasheet, SXM, dense: half of what it gives with sparsity."""
+_H200_FLOPS, _H200_BANDWIDTH = 67e12, 4.8e12  # of the same
+_MATRIX = {"fp16_matrix": "float16", "bf16_matrix": "bfloat16", "int8_matrix": "int8"}
+_GROUP = 1024  # Triton's, of eight or sixteen waves
+
+
+def of_torch(device: Any, known: Device | None = None) -> Limits:
+    """The limits of a GPU that PyTorch has, for kernels in Triton; of the CPU, those of its interpreter.
+
+    Args:
+        device: a ``torch.device``.
+        known: the same as the machine tells it, for its peaks; None: what PyTorch tells, and an H200's datasheet.
+    """
+    import torch
+
+    if device.type == "cpu":
+        return Limits(
+            name="Triton's interpreter", kind="cpu", wave=32, work_group=_GROUP, local_bytes=1 << 20
+        )
+    properties = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        gfx = properties.gcnArchName.partition(":")[0]
+        limits = for_matrix(of_gfx(gfx) if known is None else of_device(known), known)
+        return replace(limits, compute_units=properties.multi_processor_count, name=properties.name)
+    limits = Limits(
+        name=properties.name,
+        wave=32,
+        compute_units=properties.multi_processor_count,
+        work_group=_GROUP,
+        local_bytes=properties.shared_memory_per_block_optin,
+        registers=properties.regs_per_multiprocessor // 32 // _QUADRANTS,
+        most_registers=255,
+        register_granule=8,
+        waves=properties.max_threads_per_multi_processor // 32 // _QUADRANTS,
+        simds=_QUADRANTS,
+        l2_bytes=properties.L2_cache_size,
+        fp16=True,
+    )
+    limits = for_matrix(_with_figures(limits, known), known)
+    if "H200" in properties.name:
+        limits = replace(
+            limits,
+            matrix=limits.matrix or _H200,
+            flops=limits.flops or _H200_FLOPS,
+            bandwidth=limits.bandwidth or _H200_BANDWIDTH,
+        )
+    return limits
+
+
+def for_matrix(limits: Limits, device: Device | None) -> Limits:
+    """With the peaks of a device's matrix units, as far as they are known, and the work-groups that Triton takes."""
+    peaks = {} if device is None else device.peaks
+    found = {dtype: peaks[name].value for name, dtype in _MATRIX.items() if name in peaks}
+    return replace(limits, matrix=found, work_group=_GROUP)
+
+
 def of_opencl(cl_device: Any, device: Device | None = None) -> Limits:
     """The limits of a device that OpenCL has.
 

@@ -39,7 +39,7 @@ class View(Struct, frozen=True, kw_only=True):
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return int(np.dtype(self.dtype).itemsize)
+        return 2 if self.dtype == "bfloat16" else int(np.dtype(self.dtype).itemsize)  # numpy may not know it
 
     @property
     def extent(self) -> int:

@@ -216,7 +216,7 @@ def _program(
     from wavefit.native import engine
 
     half = plan.options.get("storage") == "fp16"
-    program = engine.prepare(source, shapes, chooser, half=half)
+    program = engine.prepare(source, shapes, chooser, "float16" if half else None)
     if isinstance(program, tuple):
         said = "; ".join(refusal.reason for refusal in program[:3])
         raise RouteError(

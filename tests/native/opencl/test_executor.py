@@ -98,7 +98,7 @@ def test_half_storage_halves_the_weights_and_keeps_the_answers(
     path: Path, device: Any, program: Program
 ) -> None:
     shapes = {"image": (3, 3, 8, 8)}
-    half = engine.prepare(path, shapes, Chooser(of_opencl(device, None)), half=True)
+    half = engine.prepare(path, shapes, Chooser(of_opencl(device, None)), storage="float16")
     assert isinstance(half, Program)
     bytes_of = [sum(array.nbytes for array in each.constants.values()) for each in (half, program)]
     assert bytes_of[0] * 2 == bytes_of[1]

@@ -41,7 +41,7 @@ def of_model(
     """
     jobs: Jobs = []
     for target in targets:
-        program = prepare(path, shapes, Chooser(limits.of_gfx(target)), half)
+        program = prepare(path, shapes, Chooser(limits.of_gfx(target)), "float16" if half else None)
         if isinstance(program, tuple):
             first = program[0]
             where = f"{first.op} node {first.node!r}"

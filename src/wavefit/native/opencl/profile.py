@@ -97,7 +97,10 @@ def profile(payload: Profiling, say: Reporter) -> Profile:
     limits = of_opencl(found, payload.device)
     say.stage("compile")
     program = engine.prepare(
-        Path(payload.model.path), payload.shapes, Chooser(limits, known(found)), payload.half
+        Path(payload.model.path),
+        payload.shapes,
+        Chooser(limits, known(found)),
+        "float16" if payload.half else None,
     )
     if isinstance(program, tuple):
         first = program[0]

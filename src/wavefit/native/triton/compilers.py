@@ -1,0 +1,149 @@
+"""Kernels compiled ahead, several at a time, each in a process that may crash; a deadline for all together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as LateError
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import msgspec
+
+from wavefit.native.operation import Kernel
+from wavefit.native.triton.compile import Target
+from wavefit.schema import Struct, fingerprint
+
+Say = Callable[[str], None]
+_TELL_S = 2.0  # between two lines of progress
+
+
+class Compiled(Struct, frozen=True, kw_only=True):
+    """What came of compiling some kernels.
+
+    ``seconds`` is wall-clock time of all; ``made`` were compiled, ``found`` lay in the cache.
+    """
+
+    made: int
+    found: int
+    seconds: float
+    failed: dict[str, str] = msgspec.field(default_factory=dict)  # why, by :func:`identity`
+
+
+class Compilers:
+    """Processes that compile for one target into one folder.
+
+    Args:
+        target: what code is made for.
+        cache: the folder; see :mod:`compile`.
+        workers: how many; None: one a core.
+    """
+
+    def __init__(self, target: Target, cache: Path, workers: int | None = None) -> None:
+        self._target, self._cache = target, cache
+        self._workers = workers or os.cpu_count() or 1
+        self._pool = self._start()
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self._workers, mp_context=multiprocessing.get_context("spawn"))
+
+    def submit(self, kernels: Sequence[Kernel]) -> Future[tuple[str, float]]:
+        """Compiles kernels; the answer is why not, or "", and the seconds that it took."""
+        kept = [each for each in kernels if each.language == "triton"]
+        try:
+            return self._pool.submit(_compile, kept, self._target, str(self._cache))
+        except BrokenProcessPool:
+            self._pool = self._start()
+            return self._pool.submit(_compile, kept, self._target, str(self._cache))
+
+    def result(self, future: Future[tuple[str, float]], patience_s: float) -> tuple[str, float]:
+        """What came of it; a compiler that hangs or crashes is written off, and others take its place."""
+        try:
+            return future.result(patience_s)
+        except LateError:
+            self._replace()
+            return f"it compiles for more than {patience_s:.0f} s", patience_s
+        except BrokenProcessPool:
+            self._replace()
+            return "its compiler crashed", 0.0
+
+    def _replace(self) -> None:
+        self.close()
+        self._pool = self._start()
+
+    def close(self) -> None:
+        """Ends the processes."""
+        held = list((self._pool._processes or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in held:
+            process.kill()
+
+
+def identity(kernel: Kernel) -> str:
+    return fingerprint(kernel.source, kernel.types, kernel.options)
+
+
+def compile_all(
+    kernels: Iterable[Kernel], target: Target, cache: Path, say: Say, deadline_s: float
+) -> Compiled:
+    """Compiles what the cache lacks.
+
+    Args:
+        kernels: equal ones are compiled once.
+        target: what code is made for.
+        cache: the folder.
+        say: progress.
+        deadline_s: what is not done by then has failed.
+    """
+    distinct = list({identity(each): each for each in kernels if each.language == "triton"}.items())
+    missing = [(name, each) for name, each in distinct if not is_kept(each, target, cache)]
+    started = told = time.monotonic()
+    failed: dict[str, str] = {}
+    if missing:
+        pool = Compilers(target, cache, min(len(missing), os.cpu_count() or 1))
+        futures = [(name, pool.submit([each])) for name, each in missing]
+        for number, (name, future) in enumerate(futures, 1):
+            left = max(0.1, deadline_s - (time.monotonic() - started))
+            why, _ = pool.result(future, left)
+            if why:
+                failed[name] = why
+            if time.monotonic() - told > _TELL_S or number == len(futures):
+                told = time.monotonic()
+                say(f"compiled {number} of {len(futures)} kernels for {target.name}")
+        pool.close()
+    return Compiled(
+        made=len(missing) - len(failed),
+        found=len(distinct) - len(missing),
+        seconds=time.monotonic() - started,
+        failed=failed,
+    )
+
+
+def is_kept(kernel: Kernel, target: Target, cache: Path) -> bool:
+    """Whether the cache holds a kernel's code object for a target, made by the Triton that is installed."""
+    return _mark(kernel, target, cache).exists()
+
+
+def _mark(kernel: Kernel, target: Target, cache: Path) -> Path:
+    from wavefit.native.triton.versions import triton_version
+
+    return cache / "kept" / f"{identity(kernel)}-{target.name}-{triton_version()}"
+
+
+def _compile(kernels: Sequence[Kernel], target: Target, cache: str) -> tuple[str, float]:
+    """In a process of its own. Triton's compiler has no base class of what it raises; all of it means: not this one."""
+    from wavefit.native.triton.compile import compile_kernel
+
+    started = time.monotonic()
+    for kernel in kernels:
+        try:
+            compile_kernel(kernel, target, Path(cache))
+        except (RuntimeError, ValueError, TypeError, AssertionError, KeyError, IndexError, OSError) as error:
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", time.monotonic() - started
+        mark = _mark(kernel, target, Path(cache))
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    return "", time.monotonic() - started
