@@ -41,7 +41,7 @@ class Bert(nn.Module):
     def forward(
         self, ids: torch.Tensor, mask: torch.Tensor, kinds: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        places = torch.arange(ids.shape[1])[None]
+        places = torch.arange(ids.shape[1], device=ids.device)[None]
         x = self.norm(self.words(ids) + self.places(places) + self.kinds(kinds))
         hidden = (1.0 - mask[:, None, None, :].to(x.dtype)) * torch.finfo(x.dtype).min
         for layer in self.layers:

@@ -142,17 +142,20 @@ def _compare(
 def _prepare(path: Path, shapes: dict[str, tuple[int, ...]], device: Any, options: argparse.Namespace) -> Any:
     from wavefit.native import engine
     from wavefit.native.limits import of_torch
+    from wavefit.native.triton import tune
     from wavefit.native.triton.chooser import Chooser
 
-    limits = of_torch(device)
-    chooser = Chooser(limits)
-    if options.tune or options.tuned:
-        from wavefit.native.triton.tune import choices
-
-        chooser = choices(
-            path, shapes, device, options.cache, options.tune, options.storage, print, options.tuned
-        )
-    program = engine.prepare(path, shapes, chooser, storage=options.storage)
+    plain = Chooser(of_torch(device))
+    storage = None if "int8" in path.name else options.storage
+    if options.tune:
+        operations = tune.of_model(path, shapes, plain, storage)
+        started = time.perf_counter()
+        found = tune.tune(operations, device, options.cache, options.tune, print, options.tuned)
+        won = sum(each.source == "tuned" for each in found.values())
+        print(f"tuned {won} of {len(found)} operations in {time.perf_counter() - started:.0f} s", flush=True)
+    known = options.tune or options.tuned
+    chooser = tune.chooser(device, folder=options.tuned) if known else plain
+    program = engine.prepare(path, shapes, chooser, storage)
     assert not isinstance(program, tuple), program
     return program
 

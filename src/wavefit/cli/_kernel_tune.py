@@ -83,14 +83,13 @@ def _operations(
 def _show(operations: list[Operation], choices: dict[str, Choice], budget: float, json: bool) -> None:
     from collections import Counter
 
-    from wavefit.native.opencl.tune import label
     from wavefit.schema import pretty
 
     if json:
         typer.echo(pretty(list(choices.values())))
         return
     counts = Counter(operation.key for operation in operations)
-    labels = {operation.key: label(operation) for operation in operations}
+    labels = {operation.key: operation.label for operation in operations}
     before = after = 0.0
     for key, choice in choices.items():
         if choice.seconds is None:

@@ -107,6 +107,17 @@ class Operation(Struct, frozen=True, kw_only=True):
     def output(self) -> View:
         return self.outputs[0]
 
+    @property
+    def label(self) -> str:
+        """``Conv 3x3 64->128``, ``MatMul 128x768x768``, or the operator and its output's shape."""
+        if self.op in ("Conv", "ConvTranspose") and self.has(1):
+            x, w = self.input(0).shape, self.input(1).shape
+            return f"{self.op} {'x'.join(map(str, w[2:]))} {x[1]}->{self.output.shape[1]}"
+        if self.op == "MatMul":
+            m, k, n = *self.input(0).shape[-2:], self.output.shape[-1]
+            return f"MatMul {m}x{k}x{n}"
+        return f"{self.op} {'x'.join(map(str, self.output.shape))}"
+
     def input(self, index: int) -> View:
         """An input that must be there."""
         view = self.inputs[index]

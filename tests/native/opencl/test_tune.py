@@ -15,6 +15,7 @@ import pyopencl as cl
 from fakes import opencl_templates as probe
 
 from wavefit.native import specimens
+from wavefit.native import tuned as shared
 from wavefit.native.limits import of_opencl
 from wavefit.native.opencl import compilers, kernels, tune, tuned
 from wavefit.native.opencl.build import has_binaries
@@ -22,7 +23,7 @@ from wavefit.native.opencl.chooser import Chooser
 from wavefit.native.opencl.comparison import Comparison
 from wavefit.native.opencl.compilers import Compilers
 from wavefit.native.opencl.trial import Trial
-from wavefit.native.opencl.tuned import Begun, Choice, Evaluated, Store
+from wavefit.native.opencl.tuned import Begun, Choice, Evaluated, Store, open_store
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -182,7 +183,7 @@ def test_nothing_is_known_where_nothing_was_tuned(device: Any, tmp_path: Path) -
 
 
 def test_a_templates_hash_covers_what_it_imports() -> None:
-    imported = tuned._imported(f"{kernels.__name__}.conv_gemm", set())
+    imported = shared._imported(f"{kernels.__name__}.conv_gemm", set())
     short = {name.rpartition(".")[2] for name in imported}
     assert {"conv_gemm", "_product", "_tiles", "_conv", "c", "functions", "pointwise"} <= short
     assert "chooser" not in short
@@ -190,7 +191,7 @@ def test_a_templates_hash_covers_what_it_imports() -> None:
 
 
 def test_the_open_end_of_another_tuning_is_not_blamed(tmp_path: Path) -> None:
-    kept = Store(tmp_path / "device.jsonl")
+    kept = open_store(tmp_path / "device.jsonl")
     mine = Begun(key="a", template="softmax", config={"items": 64}, run="mine")
     kept.append(mine, Begun(key="b", template="softmax", config={"items": 64}, run="another's"))
     assert kept.open_ends("mine") == [mine]

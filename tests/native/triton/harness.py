@@ -6,10 +6,11 @@ The interpreter wants a process in which Triton was never imported as a compiler
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,11 @@ def _worker() -> ProcessPoolExecutor:
 
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, mp_context=spawn, initializer=activate)
+
+
+def submit(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function answers in the process in which Triton interprets."""
+    return _worker().submit(function, *arguments).result()
 
 
 def run(
@@ -43,7 +49,7 @@ def run(
     Raises:
         AssertionError: bytes outside a buffer, or elements that no output's view shows, were written.
     """
-    outputs, trespasses = _worker().submit(_run, template, operation, config, arrays, runs).result()
+    outputs, trespasses = submit(_run, template, operation, config, arrays, runs)
     assert not trespasses
     return outputs
 

@@ -119,7 +119,7 @@ def _work(operations: Sequence[Operation], limits: Limits) -> list[Work]:
     for key, operation in distinct.items():
         cost = chooser.cost(operation)
         if cost is not None and _leaves_a_choice(operation, limits):
-            work.append(Work(operation=operation, weight=cost * counts[key], label=label(operation)))
+            work.append(Work(operation=operation, weight=cost * counts[key], label=operation.label))
     return sorted(work, key=lambda each: -each.weight)
 
 
@@ -156,14 +156,3 @@ def _bad(begun: Begun, failure: Failure) -> Evaluated:
         code=code_hash(begun.template),
         why=f"it ended the process ({failure.kind})",
     )
-
-
-def label(operation: Operation) -> str:
-    """``Conv 3x3 64->128``, ``MatMul 128x768x768``, or the operator and its output's shape."""
-    if operation.op in ("Conv", "ConvTranspose") and operation.has(1):
-        x, w = operation.input(0).shape, operation.input(1).shape
-        return f"{operation.op} {'x'.join(map(str, w[2:]))} {x[1]}->{operation.output.shape[1]}"
-    if operation.op == "MatMul":
-        m, k, n = *operation.input(0).shape[-2:], operation.output.shape[-1]
-        return f"MatMul {m}x{k}x{n}"
-    return f"{operation.op} {'x'.join(map(str, operation.output.shape))}"

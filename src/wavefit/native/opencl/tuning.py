@@ -9,7 +9,7 @@ from typing import Any
 from wavefit.child.main import Reporter
 from wavefit.native.opencl import compilers
 from wavefit.native.opencl.compilers import Compilers, Where
-from wavefit.native.opencl.tuned import Store
+from wavefit.native.opencl.tuned import Store, open_store
 from wavefit.native.opencl.tuning_job import Job
 from wavefit.native.operation import Limits, Operation
 from wavefit.schema import Struct
@@ -52,7 +52,7 @@ def tune_all(payload: Task, say: Reporter) -> Finished:
     say.stage("open the device")
     context = cl.Context([compilers.find(payload.place)])
     pool = Compilers(payload.place, payload.workers)
-    store, done = Store(Path(payload.file)), 0
+    store, done = open_store(Path(payload.file)), 0
     weights = sum(work.weight for work in payload.work)
     for work in payload.work:
         left = payload.until - time.time()

@@ -40,15 +40,18 @@ class Compilers:
         target: what code is made for.
         cache: the folder; see :mod:`compile`.
         workers: how many; None: one a core.
+
+    Attributes:
+        workers: how many.
     """
 
     def __init__(self, target: Target, cache: Path, workers: int | None = None) -> None:
         self._target, self._cache = target, cache
-        self._workers = workers or os.cpu_count() or 1
+        self.workers = workers or os.cpu_count() or 1
         self._pool = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self._workers, mp_context=multiprocessing.get_context("spawn"))
+        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
 
     def submit(self, kernels: Sequence[Kernel]) -> Future[tuple[str, float]]:
         """Compiles kernels; the answer is why not, or "", and the seconds that it took."""
