@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from wavefit.native import space
 from wavefit.native.operation import Buffer, Config, Implementation, Kernel, Launch, Operation, View
 from wavefit.native.pointwise import Argument, Pointwise
-from wavefit.native.triton.functions import FUNCTIONS
+from wavefit.native.triton.functions import FUNCTIONS, INTEGERS
 
 STORED = {
     "float32": "float32",
@@ -146,7 +146,8 @@ def expression(pointwise: Pointwise, operands: Sequence[str], prefix: str = "e")
         return str(int(argument)) if math.isfinite(argument) else literal(argument)
 
     for number, step in enumerate(pointwise.steps):
-        code = FUNCTIONS[step.function].format(*(text(each, step.dtype) for each in step.arguments))
+        known_as = FUNCTIONS if step.dtype in FLOATS else {**FUNCTIONS, **INTEGERS}
+        code = known_as[step.function].format(*(text(each, step.dtype) for each in step.arguments))
         if all(isinstance(each, float) for each in step.arguments):
             code = f"tl.full((1,), {code}, tl.{register(step.dtype)})"
         else:
