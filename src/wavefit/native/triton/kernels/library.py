@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 
 import numpy as np
 
@@ -76,19 +77,38 @@ def _cumsum(operation: Operation) -> _Made:
 
 
 def _gather_nd(operation: Operation) -> _Made:
-    if int(operation.attributes.get("batch_dims", 0)):
-        return None
-    depth = operation.input(1).shape[-1]
-    index = ", ".join(f"in1[..., {number}].long()" for number in range(depth))
-    return [], f"in0[{index},]" if depth == 1 else f"in0[{index}]", operation.input(0).dtype
+    """Axes of the batch are indexed by their own numbers."""
+    shape, batch = operation.input(1).shape, int(operation.attributes.get("batch_dims", 0))
+    index = [
+        f"torch.arange({shape[axis]}, device=in0.device)"
+        f".reshape({tuple(shape[axis] if at == axis else 1 for at in range(len(shape) - 1))})"
+        for axis in range(batch)
+    ]
+    index += [f"in1[..., {number}].long()" for number in range(shape[-1])]
+    return [], f"in0[({', '.join(index)},)]", operation.input(0).dtype
+
+
+_JOINED = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
 def _scatter_nd(operation: Operation) -> _Made:
-    if operation.attributes.get("reduction", "none") not in ("none", ""):
+    kind, dtype = str(operation.attributes.get("reduction", "none")), operation.input(0).dtype
+    shape, depth = operation.input(0).shape, operation.input(1).shape[-1]
+    if kind in ("none", ""):
+        index = ", ".join(f"in1[..., {number}].long()" for number in range(depth))
+        return ["y = in0.clone()", f"y[({index},)] = in2"], "y", dtype
+    if kind not in _JOINED or dtype == "bool":
         return None
-    depth = operation.input(1).shape[-1]
-    index = ", ".join(f"in1[..., {number}].long()" for number in range(depth))
-    return ["y = in0.clone()", f"y[({index},)] = in2"], "y", operation.input(0).dtype
+    made = "float32" if dtype in text.FLOATS else dtype
+    rows, rest = prod(shape[:depth]), prod(shape[depth:])
+    lines = [f"y = in0.to(torch.{made}).reshape({rows}, {rest}).clone()", "row = 0"]
+    for axis in range(depth):
+        lines.append(f"at = in1[..., {axis}].long()")
+        lines.append(f"row = row * {shape[axis]} + torch.where(at < 0, at + {shape[axis]}, at)")
+    lines.append(f"row = row.reshape(-1, 1).expand(-1, {rest})")
+    given = f"in2.to(torch.{made}).reshape(-1, {rest})"
+    lines.append(f"y.scatter_reduce_(0, row, {given}, {_JOINED[kind]!r}, include_self=True)")
+    return lines, f"y.reshape({shape})", made
 
 
 def _lrn(operation: Operation) -> _Made:
