@@ -31,7 +31,7 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --editable '.[cpu,torch,pocl,kernels]' 'torch==2.13.0'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --editable '.[cpu,torch,pocl,kernels,hip]' 'torch==2.13.0'
 	touch $@
 
 clean:

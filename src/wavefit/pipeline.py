@@ -163,7 +163,10 @@ def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundl
     progress.say("packing the bundle")
     kept = [*tried.records, *journal.others(tried.records)]
     page = render(draft, tried.records)
-    return write_bundle(journal.folder, draft, tried.model, kept, page, tried.searched), tried.records
+    best = next((record for record in tried.records if record.key == choice.pick), None)
+    carried = {} if best is None else routes.carried(best.plan, best.model, best.device)
+    bundle = write_bundle(journal.folder, draft, tried.model, kept, page, tried.searched, carried)
+    return bundle, tried.records
 
 
 class _Tried(Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ RUNTIMES = ("onnxruntime", "torch", "torch_directml", "onnx", "tensorflow")
 
 
 def test_every_route_of_the_design_is_found() -> None:
-    expected = "native_opencl ort_cpu ort_directml ort_migraphx ort_rocm ort_webgpu torch_directml torch_gpu"
+    expected = "native_hip native_opencl ort_cpu ort_directml ort_migraphx ort_rocm ort_webgpu torch_directml torch_gpu"
     assert routes.names() == expected.split()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,6 +27,7 @@ def write_bundle(
     records: Sequence[Record],
     page: str,
     searched: Path | None = None,
+    carried: Mapping[str, Path] | None = None,
 ) -> Bundle:
     """Writes a bundle into ``folder``, which may hold an older one.
 
@@ -37,6 +38,7 @@ def write_bundle(
         model: what the records were measured on; its files are copied in.
         page: the report.
         searched: the folder that the draft's variants lie in.
+        carried: further files by their names in the bundle: what the picked plan's route compiled.
 
     Returns:
         The manifest as written.
@@ -47,6 +49,9 @@ def write_bundle(
     names = _copy_model(folder, model)
     if searched is not None:
         names += copy_variants(draft.variants, searched, folder)
+    for name, path in (carried or {}).items():
+        copy_whole(path, folder / name)
+        names.append(name)
     write_whole(folder / RECORDS, b"".join(encode(record) + b"\n" for record in records))
     write_whole(folder / REPORT, page.encode())
     names += [RECORDS, REPORT]

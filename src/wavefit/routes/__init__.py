@@ -72,6 +72,12 @@ def refine(model: Model) -> Callable[[Device, Plan, Prediction], Prediction]:
     return refined
 
 
+def carried(plan: Plan, model: Model, device: Device) -> dict[str, Path]:
+    """Files that a bundle takes along for a plan, by their names in it: what a route compiled, where it says so."""
+    own = getattr(get(plan.route), "carried", None)
+    return {} if own is None else cast("dict[str, Path]", own(plan, model, device))
+
+
 def tunes(name: str) -> bool:
     """Whether a route has kernels that can be tuned; see :mod:`wavefit.routes._tuning`."""
     return bool(getattr(get(name), "TUNES", False))

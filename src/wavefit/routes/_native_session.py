@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,25 +20,37 @@ if TYPE_CHECKING:
     from wavefit.native.partition import Partition, Stage
     from wavefit.native.program import Program
 
+
+class Executor(Protocol):
+    """What the engine's executors of all languages offer."""
+
+    program: Program
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Arrays: ...
+    def stream(self, batches: Iterator[Mapping[str, np.ndarray]]) -> Iterator[Arrays]: ...
+    @property
+    def device_bytes(self) -> int: ...
+    def close(self) -> None: ...
+
+
 PROVIDER = "native OpenCL"
+LIBRARY = "PyTorch library"  # kernels that are not the engine's, where tuning found them faster, or has none
 _CPU_NODES_SHOWN = 10
 
 
 class NativeSession(Session):
-    """A program of the engine on an OpenCL device; its shapes are the plan's.
+    """A program of the engine on a device; its shapes are the plan's.
 
     Args:
         model: its inputs and outputs.
         plan: whose shapes were compiled.
-        program: of the engine.
-        device: a ``pyopencl.Device``.
+        executor: holds the program on its device.
+        provider: what a placement calls the engine.
     """
 
-    def __init__(self, model: Model, plan: Plan, program: Program, device: object) -> None:
-        from wavefit.native.opencl.executor import Executor
-
+    def __init__(self, model: Model, plan: Plan, executor: Executor, provider: str = PROVIDER) -> None:
         super().__init__(_specs(model.inputs, plan.shapes), model.outputs)
-        self._executor = Executor(program, device, user_cache() / "opencl")
+        self._executor, self._provider = executor, provider
 
     def _run_impl(self, inputs: Mapping[str, np.ndarray]) -> Arrays:
         return self._executor.run(inputs)
@@ -47,9 +59,12 @@ class NativeSession(Session):
         return self._executor.stream(batches)
 
     def _placement_impl(self) -> Placement | None:
-        nodes = {name for step in self._executor.program.steps for name in step.source}
-        share = ProviderShare(provider=PROVIDER, nodes=len(nodes))
-        return Placement(providers=(share,), source="the engine's program")
+        nodes: dict[str, set[str]] = {}
+        for step in self._executor.program.steps:
+            called = step.kernel.language == "torch"
+            nodes.setdefault(LIBRARY if called else self._provider, set()).update(step.source)
+        shares = tuple(ProviderShare(provider=name, nodes=len(each)) for name, each in nodes.items())
+        return Placement(providers=shares, source="the engine's program")
 
     def _device_peak_bytes_impl(self) -> int | None:
         return self._executor.device_bytes
@@ -79,6 +94,8 @@ class StagedSession(Session):
         device: object,
         workdir: Path,
     ) -> None:
+        from wavefit.native.opencl.executor import Executor as OpenclExecutor
+
         super().__init__(_specs(model.inputs, plan.shapes), model.outputs)
         self._constants = partition.constants
         self._stages: list[Session] = []
@@ -89,7 +106,8 @@ class StagedSession(Session):
             part = _part(model, stage, workdir / f"stage{number}.onnx")
             if stage.kind == "engine":
                 own = replace(plan, shapes=stage.shapes)
-                self._stages.append(NativeSession(part, own, next(compiled), device))
+                executor = OpenclExecutor(next(compiled), device, user_cache() / "opencl")
+                self._stages.append(NativeSession(part, own, executor))
             else:
                 _save(stage, Path(part.path))
                 self._stages.append(OrtSession(part, Provider(CPU), workdir))

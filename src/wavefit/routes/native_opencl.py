@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from wavefit.device.user_cache import user_cache
 from wavefit.errors import InputError, RouteError
 from wavefit.model.shapes import bind
 from wavefit.routes import _ort, _packages
+from wavefit.routes._native_plans import Shapes, frozen, unsupported
 from wavefit.routes._tuning import Tuned, Tuning
 from wavefit.routes.session import Session
 from wavefit.schema import (
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
     from wavefit.child.main import Reporter
     from wavefit.native.opencl.chooser import Chooser
-    from wavefit.native.operation import UnsupportedNode
     from wavefit.native.partition import Partition
     from wavefit.native.program import Program
 
@@ -78,8 +79,8 @@ def _cpu_nodes(device: Device, model: Model, request: Request) -> int | _ort.Pro
     if runtime(device) is None:
         fix = "pip install 'wavefit[pocl]'" if device.kind == "cpu" else "wavefit doctor says what is missing"
         return f"no OpenCL driver shows {device.id}", fix
-    shapes = _frozen(bind(model, request.batches[0], request.sizes))
-    stuck = _unsupported(model.path, shapes)
+    shapes = frozen(bind(model, request.batches[0], request.sizes))
+    stuck = unsupported(model.path, shapes)
     if not stuck:
         return 0
     if request.allow_cpu:
@@ -92,24 +93,8 @@ def _cpu_nodes(device: Device, model: Model, request: Request) -> int | _ort.Pro
     return f"{first.op} node {first.node!r}{more}: {first.reason}", fix
 
 
-_Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-
-
-def _frozen(shapes: Mapping[str, tuple[int, ...]]) -> _Shapes:
-    return tuple(sorted(shapes.items()))
-
-
 @lru_cache(maxsize=4)
-def _unsupported(path: str, shapes: _Shapes) -> tuple[UnsupportedNode, ...]:
-    """The nodes that stand in the way; asked for every device and precision alike."""
-    from wavefit.native.import_onnx import load
-
-    graph = load(Path(path), dict(shapes))
-    return graph if isinstance(graph, tuple) else ()
-
-
-@lru_cache(maxsize=4)
-def _partitioned(path: str, shapes: _Shapes) -> int | _ort.Problem:
+def _partitioned(path: str, shapes: Shapes) -> int | _ort.Problem:
     """The nodes that the CPU runs; or why a partition is not worth it."""
     from wavefit.native.partition import partition
 
@@ -152,13 +137,15 @@ def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
     from wavefit.native.limits import of_opencl
     from wavefit.native.opencl.chooser import Chooser
     from wavefit.native.opencl.devices import find
+    from wavefit.native.opencl.executor import Executor
     from wavefit.native.opencl.tuned import known
     from wavefit.routes._native_session import NativeSession, StagedSession
 
     found = find(device)
     chooser = Chooser(of_opencl(found, device), known(found))
     if "cpu_nodes" not in plan.options:
-        return NativeSession(model, plan, _program(plan, Path(model.path), plan.shapes, chooser), found)
+        program = _program(plan, Path(model.path), plan.shapes, chooser)
+        return NativeSession(model, plan, Executor(program, found, user_cache() / "opencl"))
     stages = _stages(plan, model)
     return StagedSession(model, plan, stages, _programs(plan, stages, chooser), found, workdir)
 

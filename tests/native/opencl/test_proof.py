@@ -54,13 +54,12 @@ class Product(ModuleType):
 
 
 @pytest.fixture
-def context(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def context(monkeypatch: pytest.MonkeyPatch) -> Any:
     others = kernels.names()
     monkeypatch.setitem(sys.modules, f"{kernels.__name__}.rows", Product("rows"))
     monkeypatch.setattr(kernels, "names", lambda: [*others, "rows"])
-    kernels.get.cache_clear()
-    yield cl.Context([next(each for every in cl.get_platforms() for each in every.get_devices())])
-    kernels.get.cache_clear()
+    monkeypatch.setattr(kernels.TEMPLATES, "names", lambda: [*others, "rows"])
+    return cl.Context([next(each for every in cl.get_platforms() for each in every.get_devices())])
 
 
 def flaw(context: Any, operation: Operation, template: str, config: Config) -> str:

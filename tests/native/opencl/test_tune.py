@@ -3,7 +3,6 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,17 @@ def device() -> Any:
 
 
 @pytest.fixture
-def with_probe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def with_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe's template among the engine's, here and in the tuner's child."""
     module = f"{kernels.__name__}.{probe.NAME}"
     others = kernels.names()
     monkeypatch.setitem(sys.modules, module, probe)
     monkeypatch.setattr(kernels, "names", lambda: sorted([*others, probe.NAME]))
+    monkeypatch.setattr(kernels.TEMPLATES, "names", lambda: sorted([*others, probe.NAME]))
     monkeypatch.setattr(tune, "_FUNCTION", "fakes.opencl_templates:tune_all")
     monkeypatch.setattr(tune, "_RUN_S", 2.0)
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     monkeypatch.setenv("PYTHONPATH", path)
-    kernels.get.cache_clear()
-    yield
-    kernels.get.cache_clear()
 
 
 def lines(folder: Path, device: Any) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def target(device: Device, route: str) -> Target | Unsupported:
         return replace(_MIGRAPHX, dot=_gpu_dot(device))
     if route == "ort_directml":
         return replace(_DIRECTML, dot=_gpu_dot(device))
-    if route == "native_opencl":
+    if route in ("native_opencl", "native_hip"):
         return replace(_NATIVE, dot=_gpu_dot(device) if device.kind == "gpu" else False)
     reason, fix = _NONE.get(route, (f"no int8 kernels of route {route!r} are known", _INSTEAD))
     return Unsupported(route=route, device=device.id, reason=reason, fix=fix, precision="int8")

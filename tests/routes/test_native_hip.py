@@ -1,0 +1,121 @@
+"""The engine's route in Triton: what it refuses and why, and what it computes on the interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from msgspec.structs import replace
+from native.triton.harness import submit  # type: ignore[import-not-found]
+
+from wavefit.device import catalogue
+from wavefit.device.probe import probe
+from wavefit.model.load import load
+from wavefit.routes import native_hip
+from wavefit.schema import Plan, Request, Unsupported
+
+CPU = next(device for device in probe() if device.kind == "cpu")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stem, a pool, a bottleneck's tail and a dense layer, with a symbolic batch."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": (16, 3, 3, 3),
+        "w2": (32, 16, 1, 1),
+        "w3": (16, 32, 1, 1),
+        "w4": (16 * 3 * 3, 10),
+    }
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w1"], ["a"], pads=[1] * 4, strides=[2, 2]),
+        onnx.helper.make_node("Relu", ["a"], ["b"]),
+        onnx.helper.make_node("Conv", ["b", "w2"], ["c"]),
+        onnx.helper.make_node("Relu", ["c"], ["d"]),
+        onnx.helper.make_node("Conv", ["d", "w3"], ["e"]),
+        onnx.helper.make_node("MaxPool", ["e"], ["f"], kernel_shape=[2, 2], strides=[2, 2]),
+        onnx.helper.make_node("Flatten", ["f"], ["g"]),
+        onnx.helper.make_node("MatMul", ["g", "w4"], ["y"]),
+    ]
+    arrays = [
+        onnx.numpy_helper.from_array((rng.standard_normal(shape) * 0.3).astype(np.float32), name)
+        for name, shape in weights.items()
+    ]
+    float32 = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        nodes,
+        "small",
+        [onnx.helper.make_tensor_value_info("x", float32, ["N", 3, 12, 12])],
+        [onnx.helper.make_tensor_value_info("y", float32, ["N", 10])],
+        arrays,
+    )
+    file = tmp_path_factory.mktemp("hip") / "small.onnx"
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), file
+    )
+    return file
+
+
+def request(*precisions: str) -> Request:
+    return Request(routes=("native_hip",), precisions=precisions or ("fp32",), batches=(2,))
+
+
+def test_a_gpu_without_matrix_units_is_sent_to_opencl(path, monkeypatch):
+    monkeypatch.setattr(native_hip._torch_build, "refusal", lambda build, device: None)
+    for product in ("gfx90c", "gfx1030", "gfx906"):
+        device = catalogue.device_of(product)
+        (answer,) = native_hip.plans([device], load(path), request())
+        assert isinstance(answer, Unsupported)
+        assert product in answer.reason
+        assert "native_opencl" in answer.fix
+
+
+def test_the_cpu_build_of_pytorch_is_refused_on_a_gpu_with_the_install(path):
+    (answer,) = native_hip.plans([catalogue.device_of("gfx942")], load(path), request())
+    assert isinstance(answer, Unsupported)
+    assert "CPU build" in answer.reason or "needs a ROCm build" in answer.reason
+    assert "pip" in answer.fix
+
+
+def test_without_triton_it_names_the_extra(path, monkeypatch):
+    monkeypatch.setattr(native_hip.importlib.util, "find_spec", lambda name: None)
+    (answer,) = native_hip.plans([catalogue.device_of("gfx942")], load(path), request())
+    assert isinstance(answer, Unsupported)
+    assert answer.fix == "pip install 'wavefit[hip]'"
+
+
+def test_the_cpu_is_only_for_who_asks(path):
+    (answer,) = native_hip.plans([CPU], load(path), replace(request(), routes=()))
+    assert isinstance(answer, Unsupported)
+
+
+def _run(path: str, plan: Plan, x: np.ndarray) -> tuple[np.ndarray, object, list[np.ndarray]]:
+    session = native_hip.open(plan, load(Path(path)), CPU, Path(path).parent)
+    first = session.run({"x": x})["y"]
+    placement = session.placement()
+    streamed = [each["y"] for each in session.stream([{"x": x}, {"x": -x}])]
+    session.close()
+    return first, placement, streamed
+
+
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-5), ("fp16", 3e-3)])
+def test_the_answers_are_onnxruntimes(path, precision, most):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (plan,) = native_hip.plans([CPU], load(path), request(precision))
+    assert isinstance(plan, Plan), plan
+    x = np.random.default_rng(2).standard_normal((2, 3, 12, 12)).astype(np.float32)
+    got, placement, streamed = submit(_run, str(path), plan, x)
+    reference = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (want,), (negative,) = (reference.run(None, {"x": each}) for each in (x, -x))
+    assert np.linalg.norm(got - want) <= most * np.linalg.norm(want)
+    for one, other in zip(streamed, (want, negative), strict=True):
+        assert np.linalg.norm(one - other) <= most * np.linalg.norm(other)
+    assert [share.provider for share in placement.providers] == ["native HIP"]
+
+
+def test_bf16_is_refused_where_the_interpreter_would_multiply_its_bits(path):
+    (answer,) = native_hip.plans([CPU], load(path), request("bf16"))
+    assert isinstance(answer, Unsupported)
+    assert "bf16" in answer.reason
