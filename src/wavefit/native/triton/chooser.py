@@ -8,7 +8,7 @@ from wavefit.native import chooser
 from wavefit.native.chooser import Choices
 from wavefit.native.graph import Graph
 from wavefit.native.operation import Limits, Operation
-from wavefit.native.triton import chains
+from wavefit.native.triton import chains, siblings
 from wavefit.native.triton.kernels import TEMPLATES
 
 
@@ -28,7 +28,8 @@ class Chooser(chooser.Chooser):
         self._measured = measured or {}
 
     def rewrite(self, graph: Graph) -> None:
-        """Makes chains where measurements say that they pay, or predictions where one is not measured."""
+        """Joins products that read the same; makes chains where measurements, or predictions, say that they pay."""
+        siblings.run(graph)
         chains.run(graph, self.pays)
 
     def pays(self, chain: Operation, apart: list[Operation]) -> bool:

@@ -22,7 +22,7 @@ from wavefit.native import engine, reference, tuned
 from wavefit.native.limits import of_torch
 from wavefit.native.operation import Implementation, Limits, Operation
 from wavefit.native.program import compile_graph
-from wavefit.native.triton import chains, kernels
+from wavefit.native.triton import chains, kernels, siblings
 from wavefit.native.triton.chooser import Chooser
 from wavefit.native.triton.compilers import Compilers
 from wavefit.native.triton.kernels import TEMPLATES
@@ -110,6 +110,7 @@ def of_model(
         graph = engine.read(path, shapes, storage)
         if isinstance(graph, tuple):
             raise RouteError(f"the engine cannot run {graph[0].op} node {graph[0].node!r}", graph[0].fix)
+        siblings.run(graph)
         if chained:
             chains.run(graph, lambda chain, apart: plain.cost(chain) is not None)
         program = compile_graph(graph, plain)
