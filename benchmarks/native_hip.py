@@ -171,7 +171,7 @@ def _prepare(path: Path, shapes: dict[str, tuple[int, ...]], device: Any, option
     from wavefit.native.triton.chooser import Chooser
 
     plain = Chooser(of_torch(device))
-    storage = options.storage
+    storage = None if path.stem.endswith("_int8") else options.storage  # scales stay float32
     if options.tune:
         operations = tune.of_model(path, shapes, plain, storage)
         started = time.perf_counter()

@@ -7,7 +7,7 @@ and the mask of those that lie inside, in the same shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wavefit.native import space
@@ -128,15 +128,22 @@ def store(
     return f"tl.store({place}, ({value}).to(tl.{STORED[view.dtype]}){masked})"
 
 
-def expression(pointwise: Pointwise, operands: Sequence[str], prefix: str = "e") -> tuple[list[str], str]:
+def expression(
+    pointwise: Pointwise,
+    operands: Sequence[str],
+    prefix: str = "e",
+    inverses: Mapping[int, str] | None = None,
+) -> tuple[list[str], str]:
     """The statements of an expression, and the name of its result.
 
     Args:
         pointwise: the expression.
         operands: names or expressions without side effects, in the types that they are computed in.
         prefix: of the variables' names, unique in the kernel.
+        inverses: reciprocals of operands, by number: a division by such a one becomes a multiplication.
     """
     known, lines = list(operands), []
+    rounds = _held(pointwise)
 
     def text(argument: Argument, dtype: str) -> str:
         if not isinstance(argument, float):
@@ -148,6 +155,14 @@ def expression(pointwise: Pointwise, operands: Sequence[str], prefix: str = "e")
     for number, step in enumerate(pointwise.steps):
         known_as = FUNCTIONS if step.dtype in FLOATS else {**FUNCTIONS, **INTEGERS}
         code = known_as[step.function].format(*(text(each, step.dtype) for each in step.arguments))
+        divisor = step.arguments[-1]
+        if step.function == "div" and step.dtype in FLOATS and divisor in (inverses or {}):
+            assert inverses is not None
+            code = f"({text(step.arguments[0], step.dtype)} * {inverses[int(divisor)]})"
+        if number in rounds:
+            least, most = rounds[number]
+            held = f"tl.minimum(tl.maximum({text(step.arguments[0], step.dtype)}, {least!r}), {most!r})"
+            code = f"({held} + 12582912.0) - 12582912.0"
         if all(isinstance(each, float) for each in step.arguments):
             code = f"tl.full((1,), {code}, tl.{register(step.dtype)})"
         else:
@@ -155,6 +170,33 @@ def expression(pointwise: Pointwise, operands: Sequence[str], prefix: str = "e")
         lines.append(f"{prefix}{number} = {code}")
         known.append(f"{prefix}{number}")
     return lines, known[-1] if pointwise.steps else known[0]
+
+
+def _held(pointwise: Pointwise) -> dict[int, tuple[float, float]]:
+    """Steps that round what is then held between whole numbers: holding first gives the same, and rounds for less."""
+    found: dict[int, tuple[float, float]] = {}
+    steps = pointwise.steps
+    for number, step in enumerate(steps):
+        if step.function != "clip" or not all(isinstance(each, float) for each in step.arguments[1:]):
+            continue
+        least, most = (float(each) for each in step.arguments[1:])
+        source = int(step.arguments[0]) - pointwise.operands
+        if (
+            0 <= source < number
+            and steps[source].function == "add"
+            and isinstance(steps[source].arguments[1], float)
+        ):
+            zero = float(steps[source].arguments[1])
+            least, most, source = (
+                least - zero,
+                most - zero,
+                int(steps[source].arguments[0]) - pointwise.operands,
+            )
+        whole = least.is_integer() and most.is_integer() and max(abs(least), abs(most)) <= 1024
+        used = sum(each.arguments.count(source + pointwise.operands) for each in steps)
+        if whole and 0 <= source < number and steps[source].function == "round" and used == 1:
+            found[source] = least, most
+    return found
 
 
 def epilogue(
@@ -170,12 +212,20 @@ def epilogue(
     """
     if operation.epilogue is None:
         return [], value
-    lines, operands = [], [value]
+    lines, operands, inverses = [], [value], {}
+    divisors = {step.arguments[-1] for step in operation.epilogue.steps if step.function == "div"}
     for number, view in list(enumerate(operation.inputs))[operation.own :]:
         assert view is not None
-        lines.append(f"{prefix}in{number} = {load(space.broadcast(view, len(axes)), f'in{number}', axes)}")
+        wide = space.broadcast(view, len(axes))
+        lines.append(f"{prefix}in{number} = {load(wide, f'in{number}', axes)}")
+        few = (
+            any(n != m for n, m in zip(wide.shape, operation.output.shape, strict=True)) or 0 in wide.strides
+        )
+        if few and len(operands) in divisors and view.dtype in FLOATS:
+            lines.append(f"{prefix}by{number} = 1.0 / {prefix}in{number}")
+            inverses[len(operands)] = f"{prefix}by{number}"
         operands.append(f"{prefix}in{number}")
-    more, result = expression(operation.epilogue, operands, prefix)
+    more, result = expression(operation.epilogue, operands, prefix, inverses)
     return [*lines, *more], result
 
 
