@@ -139,7 +139,11 @@ def _judged(source: Source, target: str, kernel: KernelResources) -> Row:
 
 
 def problems(
-    kernel: KernelResources, held: Occupancy | None, lds_bytes: int, work_group: int | None = None
+    kernel: KernelResources,
+    held: Occupancy | None,
+    lds_bytes: int,
+    work_group: int | None = None,
+    least_waves: float = LEAST_WAVES,
 ) -> list[str]:
     """The rules that a kernel breaks, each as a clause."""
     found = []
@@ -151,6 +155,6 @@ def problems(
         found.append(f"{kernel.vgpr_spills} VGPRs and {kernel.sgpr_spills} SGPRs spilled")
     if work_group is not None and work_group > kernel.work_group:
         found.append(f"a work-group of {work_group}, and it is compiled for at most {kernel.work_group}")
-    if held is not None and held.waves < LEAST_WAVES and kernel.lds_bytes <= lds_bytes:
-        found.append(f"{held.waves:g} waves a SIMD (bound by {held.bound}), fewer than {LEAST_WAVES:g}")
+    if held is not None and held.waves < least_waves and kernel.lds_bytes <= lds_bytes:
+        found.append(f"{held.waves:g} waves a SIMD (bound by {held.bound}), fewer than {least_waves:g}")
     return found
