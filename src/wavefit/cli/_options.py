@@ -206,7 +206,10 @@ class LoadOptions:
     )
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="For all plans together.")] = None
     tune: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For tuning one plan's kernels, on native_opencl.")
+        float,
+        typer.Option(
+            metavar="SECONDS", help="For tuning one plan's kernels, on native_opencl and native_hip."
+        ),
     ] = 0.0
 
     def record(self, seed: int) -> Load:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -49,6 +49,9 @@ def audit(
     work_group: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Work-items that a FILE.cl is launched with.")
     ] = None,
+    engine: Annotated[
+        Literal["opencl", "hip"], typer.Option(help="Whose kernels of a MODEL.onnx: OpenCL's, or Triton's.")
+    ] = "opencl",
     toolchain: Annotated[str | None, typer.Option(help="zig or clang-19 [default: the first here].")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show kernels that keep the rules too.")] = False,
     json: Json = False,
@@ -60,8 +63,11 @@ def audit(
     from wavefit.cli._progress import TerminalProgress
     from wavefit.cli._stop import stoppable
     from wavefit.kernels import audit as lab
-    from wavefit.schema import pretty
 
+    if engine == "hip":
+        rows, version = _audited_hip(file, target, size or [], batch, half)
+        _report(rows, version, everything, json)
+        return
     targets = lab.check_targets(target or lab.TARGETS)
     compiler = _compiler(toolchain)
     jobs = _jobs(file, targets, size or [], batch, half, work_group)
@@ -70,12 +76,48 @@ def audit(
         TerminalProgress() as progress,
     ):
         rows = lab.audit(jobs, compiler, progress.say)
+    _report(rows, compiler.version, everything or (file is not None and file.suffix == ".cl"), json)
+
+
+def _report(rows: list[Row], version: str, everything: bool, json: bool) -> None:
+    from wavefit.schema import pretty
+
     if json:
         typer.echo(pretty(rows))
     else:
-        _show(rows, everything or (file is not None and file.suffix == ".cl"), compiler)
+        _show(rows, everything, version)
     if not all(row.good for row in rows):
         raise typer.Exit(1)
+
+
+def _audited_hip(
+    file: Path | None, target: list[str] | None, sizes: list[str], batch: int, half: bool
+) -> tuple[list[Row], str]:
+    """The rows of a model's program in Triton, and the compiler's version."""
+    import importlib.util
+
+    from wavefit.cli._parse import parse_sizes
+    from wavefit.cli._progress import TerminalProgress
+    from wavefit.cli._stop import stoppable
+    from wavefit.kernels.audit import check_targets
+    from wavefit.model.load import load
+    from wavefit.model.shapes import bind
+    from wavefit.native.triton import audit as triton
+    from wavefit.native.triton.versions import triton_version
+    from wavefit.routes.native_hip import TARGETS
+
+    if importlib.util.find_spec("triton") is None:
+        raise RouteError("Triton is not installed", "pip install 'wavefit[hip]'")
+    if file is None or file.suffix != ".onnx" or not file.is_file():
+        raise InputError("--engine hip audits the program of a model", "name a MODEL.onnx")
+    targets = check_targets(target or triton.TARGETS)
+    refused = [each for each in targets if each not in TARGETS]
+    if refused:
+        raise InputError(f"Triton has no code for {refused[0]}", "audit it without --engine hip")
+    shapes = bind(load(file), batch, parse_sizes(sizes))
+    with stoppable("stopped; what was compiled is kept"), TerminalProgress() as progress:
+        jobs = triton.of_model(file, shapes, targets, "float16" if half else None)
+        return triton.audit(jobs, progress.say), f"Triton {triton_version()}"
 
 
 def _compiler(name: str | None) -> Toolchain:
@@ -118,7 +160,7 @@ def _jobs(
     return of_model(file, bind(load(file), batch, parse_sizes(sizes)), targets, half)
 
 
-def _show(rows: list[Row], everything: bool, compiler: Toolchain) -> None:
+def _show(rows: list[Row], everything: bool, version: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -136,9 +178,7 @@ def _show(rows: list[Row], everything: bool, compiler: Toolchain) -> None:
         for text in dict.fromkeys(row.problems[0] for row in shown if row.kernel is None):
             console.print(text)
     bad = sum(not row.good for row in rows)
-    console.print(
-        f"{len(rows) - bad} of {len(rows)} kernels keep the rules ({compiler.version}; nothing was run)."
-    )
+    console.print(f"{len(rows) - bad} of {len(rows)} kernels keep the rules ({version}; nothing was run).")
 
 
 def _figures(row: Row) -> tuple[str, ...]:
