@@ -25,7 +25,8 @@ from wavefit.native.operation import Kernel, Limits, Operation
 from wavefit.native.triton.chooser import Chooser
 from wavefit.native.triton.compile import compile_kernel
 from wavefit.native.triton.compile import of_gfx as target_of
-from wavefit.native.triton.compilers import compile_all, identity
+from wavefit.native.triton.compilers import compile_all
+from wavefit.native.triton.kept import identity
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1103", "gfx1151", "gfx1201")
 """The GPUs with matrix units that the engine is made for."""

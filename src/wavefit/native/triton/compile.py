@@ -1,7 +1,7 @@
 """Kernels made code objects by Triton's own compiler, for a GPU that is here or one that is not; kept in a folder.
 
-What Triton keeps is keyed by its version, the text, the target and the options. A folder that holds a program's code
-objects lets it start without compiling: see :func:`missing`.
+What Triton keeps is keyed by its version, the text, the target and the options, and names its files by their whole
+paths: :mod:`kept` holds code objects that may be moved.
 """
 
 from __future__ import annotations
@@ -65,6 +65,19 @@ def namespace(kernel: Kernel) -> dict[str, Any]:
     return found
 
 
+def typed(kernel: Kernel) -> Any:
+    """Triton's ASTSource of a kernel: its function, with the types of its arguments."""
+    from triton.compiler import ASTSource
+
+    made = function(kernel)
+    return ASTSource(
+        fn=made,
+        signature={name: _POINTERS[dtype] for name, dtype in zip(made.arg_names, kernel.types, strict=True)},
+        constexprs={},
+        attrs={(number,): _ALIGNED for number in range(len(kernel.types))},
+    )
+
+
 def compile_kernel(kernel: Kernel, target: Target, cache: Path) -> Any:
     """The code object of a kernel, from the cache where it is in it.
 
@@ -77,15 +90,8 @@ def compile_kernel(kernel: Kernel, target: Target, cache: Path) -> Any:
     """
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
-    made = function(kernel)
-    source = ASTSource(
-        fn=made,
-        signature={name: _POINTERS[dtype] for name, dtype in zip(made.arg_names, kernel.types, strict=True)},
-        constexprs={},
-        attrs={(number,): _ALIGNED for number in range(len(kernel.types))},
-    )
+    source = typed(kernel)
     arch: str | int = target.arch if target.backend == "hip" else int(target.arch)
     with caching(cache):
         options = {"enable_fp_fusion": True, **kernel.options}  # a * b + c in one instruction, rounded once

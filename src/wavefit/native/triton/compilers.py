@@ -15,7 +15,8 @@ import msgspec
 
 from wavefit.native.operation import Kernel
 from wavefit.native.triton.compile import Target
-from wavefit.schema import Struct, fingerprint
+from wavefit.native.triton.kept import identity, is_kept, keep
+from wavefit.schema import Struct
 
 Say = Callable[[str], None]
 _TELL_S = 2.0  # between two lines of progress
@@ -30,7 +31,7 @@ class Compiled(Struct, frozen=True, kw_only=True):
     made: int
     found: int
     seconds: float
-    failed: dict[str, str] = msgspec.field(default_factory=dict)  # why, by :func:`identity`
+    failed: dict[str, str] = msgspec.field(default_factory=dict)  # why, by :func:`kept.identity`
 
 
 class Compilers:
@@ -85,10 +86,6 @@ class Compilers:
             process.kill()
 
 
-def identity(kernel: Kernel) -> str:
-    return fingerprint(kernel.source, kernel.types, kernel.options)
-
-
 def compile_all(
     kernels: Iterable[Kernel], target: Target, cache: Path, say: Say, deadline_s: float
 ) -> Compiled:
@@ -125,17 +122,6 @@ def compile_all(
     )
 
 
-def is_kept(kernel: Kernel, target: Target, cache: Path) -> bool:
-    """Whether the cache holds a kernel's code object for a target, made by the Triton that is installed."""
-    return _mark(kernel, target, cache).exists()
-
-
-def _mark(kernel: Kernel, target: Target, cache: Path) -> Path:
-    from wavefit.native.triton.versions import triton_version
-
-    return cache / "kept" / f"{identity(kernel)}-{target.name}-{triton_version()}"
-
-
 def _compile(kernels: Sequence[Kernel], target: Target, cache: str) -> tuple[str, float]:
     """In a process of its own. Triton's compiler has no base class of what it raises; all of it means: not this one."""
     from wavefit.native.triton.compile import compile_kernel
@@ -143,10 +129,7 @@ def _compile(kernels: Sequence[Kernel], target: Target, cache: str) -> tuple[str
     started = time.monotonic()
     for kernel in kernels:
         try:
-            compile_kernel(kernel, target, Path(cache))
+            keep(compile_kernel(kernel, target, Path(cache)), kernel, target, Path(cache))
         except (RuntimeError, ValueError, TypeError, AssertionError, KeyError, IndexError, OSError) as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", time.monotonic() - started
-        mark = _mark(kernel, target, Path(cache))
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
     return "", time.monotonic() - started

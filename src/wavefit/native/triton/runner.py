@@ -8,6 +8,7 @@ from typing import Any
 
 from wavefit.native.operation import Kernel
 from wavefit.native.triton.compile import Target, compile_kernel, namespace
+from wavefit.native.triton.kept import is_kept, load
 
 Call = Callable[..., None]
 """Takes flat tensors, one for each argument; enqueues and does not wait."""
@@ -26,7 +27,8 @@ def prepared(kernel: Kernel, target: Target | None, cache: Path) -> Call:
         return call
     if target is None:
         return _interpreted(kernel)
-    compiled = compile_kernel(kernel, target, cache)
+    kept = is_kept(kernel, target, cache)
+    compiled = load(kernel, target, cache) if kept else compile_kernel(kernel, target, cache)
     grid = (*kernel.global_size, 1, 1)[:3]
     launch: Call = compiled[grid]
     return launch

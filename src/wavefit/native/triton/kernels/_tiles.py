@@ -7,6 +7,7 @@ from itertools import product as product_of
 from math import ceil
 
 from wavefit.native.operation import Config, Limits, View
+from wavefit.native.triton import spills
 from wavefit.native.triton.kernels import _cost, _product
 from wavefit.native.triton.kernels._product import Product, Tile
 
@@ -65,7 +66,7 @@ def configurations(
 
 
 def _stages(limits: Limits) -> tuple[int, ...]:
-    return (2, 1, 3) if limits.gfx else _STAGES
+    return (2, 1) if limits.gfx else _STAGES
 
 
 def _more(limits: Limits, size: int) -> tuple[tuple[str, int], ...]:
@@ -87,7 +88,9 @@ def _useful(product: Product, m: int, n: int, k: int, split: int, steps: int, li
 
 
 def _fits(each: Tile, size: int, limits: Limits) -> bool:
-    """By local memory, which holds a step of both factors for each stage, and by registers for the sums."""
+    """By what the compiler spilled; by local memory, which holds a step for each stage; by registers for the sums."""
+    if spills.spills(limits.gfx, "product", [each.m, each.n, each.k, each.warps, each.stages]):
+        return False
     local = size * each.k * (each.m + each.n) * max(1, each.stages - (1 if limits.gfx else 0))
     sums = each.m * each.n / (each.warps * limits.wave)
     return local <= limits.local_bytes and sums <= 128

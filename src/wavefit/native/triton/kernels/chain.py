@@ -18,7 +18,7 @@ import numpy as np
 
 from wavefit.native.operation import Buffer, Config, Implementation, Launch, Limits, Operation, Packed, View
 from wavefit.native.pointwise import Pointwise
-from wavefit.native.triton import text
+from wavefit.native.triton import spills, text
 from wavefit.native.triton.kernels import _cost, conv_gemm
 from wavefit.native.triton.kernels._conv import Conv
 from wavefit.native.triton.text import Axis
@@ -98,6 +98,7 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     first = _first(operation)
     depths = [k for k in (64, 32, 128) if k <= max(16, first.ins)] or [16]
     stages = (2, 1) if limits.gfx else (3, 2, 4)
+    depths = depths[:1] if limits.gfx else depths
     found: list[Config] = []
     for m, k, n, warps, stage in product_of((64, 128, 32, 16), depths, (64, 128, 32), (4, 8), stages):
         if m > max(16, 2 * first.pixels - 1) or (m < 64 and warps == 8):
@@ -113,6 +114,8 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
 def _fits(operation: Operation, config: Config, limits: Limits) -> bool:
     chain = parts(operation)
     m, k, n, stages = (int(config[name]) for name in ("m", "k", "n", "stages"))
+    if spills.spills(limits.gfx, "chain", [m, k, n, int(config["warps"]), stages]):
+        return False
     wide, last = _wide(chain[0]), _wide(chain[-1]) if len(chain) == 3 else 0
     lanes = int(config["warps"]) * limits.wave
     local = 2 * max(stages * k * (m + wide), m * wide + stages * n * (wide + last))
