@@ -185,7 +185,7 @@ def test_options(shell: Shell, verb: str, words: Words, says: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--route", "tensorrt"], "no route 'tensorrt'; the routes are native_opencl"),
+        (["--route", "tensorrt"], "no route 'tensorrt'; the routes are native_hip"),
         (["--batch", "8,100000000"], "the input at --batch 100000000 would take 71.5 GiB"),
         (["--size", "seq=3"], "no such symbolic dimension (it has: N)"),
         (["--labels", "labels.txt"], "no data goes with them"),
