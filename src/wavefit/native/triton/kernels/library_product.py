@@ -17,6 +17,7 @@ from wavefit.native.triton import text
 from wavefit.native.triton.kernels import _conv, _cost, _library, _product
 
 OPS = ("Conv", "MatMul")
+_MATMUL = "exactly(lambda: torch.matmul(in0, in1))"
 _SHARE = 0.5  # of the matrix units' peak
 _CALL_SECONDS = 3e-6  # of each of its kernels within a graph: it and those that lay its input out
 
