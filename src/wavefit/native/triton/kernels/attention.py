@@ -49,6 +49,8 @@ def configurations(operation: Operation, limits: Limits) -> Iterator[Config]:
     for queries, keys, warps, stages in _TILES:
         if queries > max(16, 2 * operation.output.shape[-2] - 1):
             continue
+        if limits.wave == 32 and limits.gfx and queries * keys > 2048:  # spills on gfx1100
+            continue
         found.append(
             {"queries": queries, "keys": keys, "warps": warps, "stages": 1 if limits.gfx else stages}
         )

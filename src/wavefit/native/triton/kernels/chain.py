@@ -120,7 +120,7 @@ def _fits(operation: Operation, config: Config, limits: Limits) -> bool:
     lanes = int(config["warps"]) * limits.wave
     local = 2 * max(stages * k * (m + wide), m * wide + stages * n * (wide + last))
     sums = m * max(wide + k // 2, wide // 2 + n + last) / lanes
-    return local <= limits.local_bytes and sums <= 160
+    return local <= limits.local_bytes and sums <= (80 if limits.gfx else 160)
 
 
 def cost(operation: Operation, config: Config, limits: Limits) -> float:
