@@ -18,6 +18,7 @@ from wavefit.bench.scenarios import check_load
 from wavefit.bench.sweep import why_stop
 from wavefit.bench.trial import Trial, Trialled
 from wavefit.bundle import variants
+from wavefit.bundle.buckets import smaller
 from wavefit.bundle.journal import Journal
 from wavefit.bundle.read import is_bundle, load_bundle, picked, source_of
 from wavefit.bundle.write import write_bundle
@@ -164,9 +165,17 @@ def _optimize(order: Order, journal: Journal, progress: Progress) -> tuple[Bundl
     kept = [*tried.records, *journal.others(tried.records)]
     page = render(draft, tried.records)
     best = next((record for record in tried.records if record.key == choice.pick), None)
-    carried = {} if best is None else routes.carried(best.plan, best.model, best.device)
+    carried = {} if best is None else _carried(best, tried.records)
     bundle = write_bundle(journal.folder, draft, tried.model, kept, page, tried.searched, carried)
     return bundle, tried.records
+
+
+def _carried(best: Record, records: Sequence[Record]) -> dict[str, Path]:
+    """What the pick's route compiled, at its batch and at the smaller ones that a bundle may run at."""
+    found: dict[str, Path] = {}
+    for each in (best, *smaller(best, records)):
+        found |= routes.carried(each.plan, each.model, each.device)
+    return found
 
 
 class _Tried(Struct, frozen=True, kw_only=True):

@@ -387,6 +387,9 @@ class Measurement(Struct, frozen=True, kw_only=True):
     """What one plan took, in the child process that ran it."""
 
     load_s: float  # opening the session
+    compile_s: float | None = (
+        None  # of that, compiling kernels, the cache as it was; None: the runtime does not tell
+    )
     first_run_s: float
     new_shape_s: float | None = None  # the first run at another batch; None where the shape is fixed
     steady_after_runs: int | None = None  # warm-up runs until the time settled

@@ -60,6 +60,32 @@ def test_any_number_of_items_runs_in_batches_of_the_plan(source: Path, tmp_path:
         np.testing.assert_allclose(run({"image": image})["logits"], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("count", "opened"), [(1, [8, 1]), (3, [8, 4]), (4, [8, 4]), (5, [8]), (8, [8]), (9, [8, 1]), (16, [8])]
+)
+def test_what_is_left_over_runs_at_the_nearest_batch_that_the_bundle_is_prepared_for(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, opened: list[int]
+) -> None:
+    image = np.random.default_rng(count).normal(size=(count, 3, 8, 8)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(source).run(None, {"image": image})[0]
+    made = [on_cpu(batch=batch, p50_s=0.02 * batch) for batch in (1, 4, 8)]
+    failed = replace(on_cpu(batch=2), verdict=None, measurement=None)
+    elsewhere = on_cpu(replace(HERE, id="gpu0"), batch=2)
+    folder = pack(source, tmp_path / "a.wavefit", *made, failed, elsewhere)
+    batches: list[int] = []
+
+    def watched(plan: Plan, *rest: object) -> object:
+        batches.append(plan.batch)
+        return ort_cpu.open(plan, *rest[:3])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ort_cpu, "carried", None, raising=False)  # a route whose kernels a bundle carries
+    monkeypatch.setattr(ort_cpu, "open_told", watched, raising=False)
+    with open_bundle(folder, plan="ort_cpu fp32 batch 8") as run:
+        np.testing.assert_allclose(run(image)["logits"], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(run(image)["logits"], expected, rtol=1e-5, atol=1e-6)
+    assert batches == opened
+
+
 def test_what_differs_from_the_machine_that_was_measured_is_said(source: Path, tmp_path: Path) -> None:
     folder = pack(source, tmp_path / "a.wavefit", on_cpu(OTHER_CPU))
     with open_bundle(folder) as run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,48 @@ def test_bf16_is_refused_where_the_interpreter_would_multiply_its_bits(path):
     (answer,) = native_hip.plans([CPU], load(path), request("bf16"))
     assert isinstance(answer, Unsupported)
     assert "bf16" in answer.reason
+
+
+def test_a_bundle_carries_what_opens_it_elsewhere_without_compiling(path, tmp_path, monkeypatch):
+    """Compiled here for a GPU that is not here: the folder alone is enough, as on a server with an empty cache."""
+    from wavefit.native.limits import for_matrix, of_device
+    from wavefit.native.triton import recipe, runner
+    from wavefit.native.triton.chooser import Chooser
+    from wavefit.native.triton.compile import of_gfx
+    from wavefit.native.triton.compilers import compile_all
+
+    device = catalogue.device_of("gfx942")
+    plan = Plan(
+        route="native_hip",
+        device=device.id,
+        precision="fp16",
+        batch=2,
+        shapes={"x": (2, 3, 12, 12)},
+        options={"storage": "fp16"},
+    )
+    model, bundle = load(path), tmp_path / "a.wavefit"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(runner, "target_of", lambda found: of_gfx("gfx942"))
+    assert native_hip.carried(plan, model, device) == {}
+    chooser = Chooser(for_matrix(of_device(device), device))
+    program = native_hip._program(plan, model, chooser)
+    folder = native_hip.compiled_folder(plan, model, device)
+    compile_all([step.kernel for step in program.steps], of_gfx("gfx942"), folder, lambda _: None, 120)
+    recipe.save(chooser, folder)
+    for name, file in native_hip.carried(plan, model, device).items():
+        (bundle / name).parent.mkdir(parents=True, exist_ok=True)
+        (bundle / name).write_bytes(file.read_bytes())
+    shutil.rmtree(tmp_path / "cache")
+
+    def found(where: object = device, at: Plan = plan) -> object:
+        return native_hip._carried_program(at, model, where, None, bundle)
+
+    assert found().steps == program.steps
+    assert (
+        found(replace(device, peaks={})).steps == program.steps
+    )  # not chosen anew by this machine's figures
+    assert found(catalogue.device_of("gfx1100")) is None
+    assert found(at=replace(plan, shapes={"x": (3, 3, 12, 12)})) is None
+    one = next(bundle.rglob("kernel.json"))
+    one.unlink()
+    assert found() is None

@@ -73,6 +73,7 @@ def measure(
     results, power = _run_metered(subject, load, meters, say)
     return Measurement(
         load_s=opened.load_s,
+        compile_s=session.compile_s,
         first_run_s=opened.first_run_s,
         steady_after_runs=warm.runs if warm.settled else None,
         scenarios=results,

@@ -76,7 +76,7 @@ def run_trial(payload: Trial, say: Reporter) -> Trialled:
     reference = Reference.load(Path(payload.reference))
     say.stage("open")
     started = perf_counter()
-    session = routes.get(plan.route).open(plan, payload.model, payload.device, workdir)
+    session = routes.open_told(plan, payload.model, payload.device, workdir, say)
     load_s = perf_counter() - started
     batches = _batches(reference.samples, plan)
     say.stage("first run")

@@ -5,25 +5,36 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from wavefit import __version__, routes
+from wavefit.bundle.buckets import smaller
 from wavefit.bundle.read import load_bundle, model_of
 from wavefit.device.measure import measured
 from wavefit.device.probe import probe
 from wavefit.device.runtimes import with_runtimes
 from wavefit.errors import InputError, RouteError
 from wavefit.model.samples import whole_inputs
-from wavefit.routes.session import Arrays, check_inputs
+from wavefit.routes.session import Arrays, Session, check_inputs
 from wavefit.schema import Bundle, Device, Model, Plan, Record, Unsupported
+
+Opening = Callable[[Plan, Path], Session]
+"""Opens a plan; the session may write below the folder."""
 
 
 class BundleRunner:
     """An opened bundle: call it with arrays, get arrays.
+
+    A route whose kernels the bundle carries is opened at the smaller batches that were measured too, each when it is
+    first wanted: a few items then do not pay for a whole batch, and nothing is compiled.
+
+    Args:
+        opening: opens a plan of the bundle on the device.
+        smaller: the plan at smaller batches, the least first.
 
     Attributes:
         bundle: the manifest.
@@ -32,20 +43,27 @@ class BundleRunner:
     """
 
     def __init__(
-        self, bundle: Bundle, record: Record, model: Model, device: Device, differences: list[str]
+        self,
+        bundle: Bundle,
+        record: Record,
+        model: Model,
+        opening: Opening,
+        differences: list[str],
+        smaller: Sequence[Plan] = (),
     ) -> None:
         self.bundle = bundle
         self.record = record
         self.model = model
-        self.differences = differences
         self._whole = whole_inputs(model)
         workdir = Path(tempfile.mkdtemp(prefix="wavefit-"))
         # Also where nobody calls close, as in ``wavefit.open(path)(image)``: with this object, or at Python's end.
         self._remove_workdir = weakref.finalize(self, shutil.rmtree, workdir, ignore_errors=True)
-        self._session = routes.get(record.plan.route).open(record.plan, model, device, workdir)
+        self._opening, self._workdir, self._smaller = opening, workdir, smaller
+        self._sessions = {record.plan.batch: opening(record.plan, workdir)}
+        self.differences = [*differences, *self._sessions[record.plan.batch].notes]
 
     def __call__(self, inputs: np.ndarray | Mapping[str, np.ndarray]) -> Arrays:
-        """Runs any number of items, in batches of the plan's size, the last one padded and cut.
+        """Runs any number of items, in batches of the plan's size; the rest at the nearest prepared one, padded.
 
         Args:
             inputs: arrays by input name; one array where the model has one input.
@@ -61,27 +79,43 @@ class BundleRunner:
         check_inputs(self.model.inputs, inputs)
         batch = self.record.plan.batch
         if self.model.batch is None:
-            return self._session.run(inputs)
+            return self._at(batch).run(inputs)
         count = _items({name: array for name, array in inputs.items() if name not in self._whole})
         if count == batch:
-            return self._session.run(inputs)
-        parts = [self._by_item(outputs) for outputs in self._session.stream(self._chunks(inputs, count))]
+            return self._at(batch).run(inputs)
+        bucket = self._bucket(count % batch)
+        whole = count if bucket == batch else count - count % batch
+        chunks = self._chunks(inputs, 0, whole, batch)
+        parts = [self._by_item(outputs, batch) for outputs in self._at(batch).stream(chunks)]
+        if whole < count:
+            (rest,) = self._chunks(inputs, whole, count, bucket)
+            parts.append(self._by_item(self._at(bucket).run(rest), bucket))
         return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}
 
-    def _chunks(self, inputs: Mapping[str, np.ndarray], count: int) -> Iterator[Arrays]:
-        """The items in batches of the plan's size; the last one repeats its own to be full."""
-        batch = self.record.plan.batch
-        for start in range(0, count, batch):
-            index = np.resize(np.arange(start, min(start + batch, count)), batch)
+    def _bucket(self, rest: int) -> int:
+        """The prepared batch that is nearest to what whole batches leave over; the plan's where nothing is left."""
+        fitting = [each.batch for each in self._smaller if 0 < rest <= each.batch]
+        return fitting[0] if fitting else self.record.plan.batch
+
+    def _at(self, batch: int) -> Session:
+        """The session of a prepared batch."""
+        if batch not in self._sessions:
+            plan = next(each for each in self._smaller if each.batch == batch)
+            self._sessions[batch] = self._opening(plan, self._workdir)
+        return self._sessions[batch]
+
+    def _chunks(self, inputs: Mapping[str, np.ndarray], begin: int, end: int, batch: int) -> Iterator[Arrays]:
+        """Some items in batches; the last one repeats its own to be full."""
+        for start in range(begin, end, batch):
+            index = np.resize(np.arange(start, min(start + batch, end)), batch)
             yield {name: array if name in self._whole else array[index] for name, array in inputs.items()}
 
-    def _by_item(self, outputs: Arrays) -> Arrays:
-        batch = self.record.plan.batch
+    def _by_item(self, outputs: Arrays, batch: int) -> Arrays:
         for name, array in outputs.items():
             if not array.shape or len(array) != batch:
                 raise InputError(
                     f"output {name!r} is not one answer an item, so that batches cannot be joined or cut",
-                    f"give {batch} items, the batch of the plan",
+                    f"give {self.record.plan.batch} items, the batch of the plan",
                 )
         return outputs
 
@@ -92,7 +126,8 @@ class BundleRunner:
         return self.model.inputs[0].name
 
     def close(self) -> None:
-        self._session.close()
+        for session in self._sessions.values():
+            session.close()
         self._remove_workdir()
 
     def __enter__(self) -> BundleRunner:
@@ -102,12 +137,15 @@ class BundleRunner:
         self.close()
 
 
-def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
+def open_bundle(
+    path: str | Path, plan: str | None = None, say: Callable[[str], None] | None = None
+) -> BundleRunner:
     """Opens a bundle on this machine, with the plan that was picked.
 
     Args:
         path: the bundle's folder.
         plan: the label of a runner-up to run instead, as ``wavefit run --plan`` lists them.
+        say: told of what takes long: compiling kernels that the bundle does not carry for this machine.
 
     Raises:
         InputError: no bundle, a changed one, or no such plan in it.
@@ -129,7 +167,16 @@ def open_bundle(path: str | Path, plan: str | None = None) -> BundleRunner:
             f"{device.reason}",
             _way_out(device.fix, candidates, devices, bundle),
         )
-    return BundleRunner(bundle, record, model_of(folder, record), device, differences(record, device))
+    model = model_of(folder, record)
+    opening = partial(_open, model, device, say or _silent, folder)
+    buckets = [each.plan for each in smaller(record, records)] if routes.carries(record.plan.route) else []
+    return BundleRunner(bundle, record, model, opening, differences(record, device), buckets)
+
+
+def _open(
+    model: Model, device: Device, say: Callable[[str], None], folder: Path, plan: Plan, workdir: Path
+) -> Session:
+    return routes.open_told(plan, model, device, workdir, say, folder)
 
 
 def device_for(record: Record, devices: tuple[Device, ...], bundle: Bundle) -> Device | Unsupported:

@@ -36,7 +36,7 @@ def command(
     from wavefit.bundle.runner import open_bundle
     from wavefit.schema import pretty
 
-    with open_bundle(bundle, plan) as runner:
+    with open_bundle(bundle, plan, say=lambda text: typer.echo(text, err=True)) as runner:
         for line in runner.differences:
             typer.echo(f"note: {line}", err=True)
         request = with_resize(runner.bundle.request, resize)

@@ -57,9 +57,13 @@ class Chooser:
             self._found[key] = self._cheapest(operation)
         return self._found[key]
 
+    def _guessed(self, operation: Operation) -> list[str]:
+        """The templates among which a prediction chooses."""
+        return self._templates.claiming(operation, self._limits)
+
     def _cheapest(self, operation: Operation) -> tuple[float, str, Config] | None:
         best: tuple[float, str, Config] | None = None
-        for name in self._templates.claiming(operation, self._limits):
+        for name in self._guessed(operation):
             made = self._templates.get(name)
             config = next(iter(made.configurations(operation, self._limits)))
             cost = made.cost(operation, config, self._limits)

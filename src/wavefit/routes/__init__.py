@@ -72,6 +72,31 @@ def refine(model: Model) -> Callable[[Device, Plan, Prediction], Prediction]:
     return refined
 
 
+def open_told(
+    plan: Plan,
+    model: Model,
+    device: Device,
+    workdir: Path,
+    say: Callable[[str], None],
+    bundle: Path | None = None,
+) -> Session:
+    """Opens a plan; a route that compiles kernels itself offers the same, to say how far it is.
+
+    Args:
+        bundle: the folder of the bundle that the plan is of: what it carries is taken from there.
+    """
+    route = get(plan.route)
+    own = getattr(route, "open_told", None)
+    if own is None:
+        return route.open(plan, model, device, workdir)
+    return cast(Session, own(plan, model, device, workdir, say, bundle))
+
+
+def carries(name: str) -> bool:
+    """Whether a route has a bundle carry what it compiled: opening another plan of the bundle then compiles nothing."""
+    return hasattr(get(name), "carried")
+
+
 def carried(plan: Plan, model: Model, device: Device) -> dict[str, Path]:
     """Files that a bundle takes along for a plan, by their names in it: what a route compiled, where it says so."""
     own = getattr(get(plan.route), "carried", None)

@@ -3,14 +3,14 @@
 The same file runs a CUDA build on NVIDIA, which is how it is measured. Options of a plan: ``storage=fp16`` or ``bf16``
 keeps an fp32 file's tensors in 16 bits between kernels; matrix units multiply those and add up in float32.
 
-A bundle carries the code objects of its program below ``kernels/``, by target and Triton's version: where it is opened
-with the same, nothing is compiled.
+A bundle carries the code objects of its programs below ``kernels/``, by target and Triton's version, and what chose
+them: where it is opened with the same, nothing is compiled.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ _PROVIDER = "native HIP"
 _INSTALL = "pip install 'wavefit[hip]'"
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16"}
 _Problem = tuple[str, str]
+Say = Callable[[str], None]
 
 
 def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Plan | Unsupported]:
@@ -121,38 +122,98 @@ def _refuse(device: Device | None, reason: str, fix: str, precision: Precision |
 
 
 def open(plan: Plan, model: Model, device: Device, workdir: Path) -> Session:
+    return open_told(plan, model, device, workdir, _silent)
+
+
+def open_told(
+    plan: Plan, model: Model, device: Device, workdir: Path, say: Say, bundle: Path | None = None
+) -> Session:
+    """Opens a plan and says how far compiling is.
+
+    Args:
+        bundle: whose code objects are taken. Where it has none for this GPU and Triton, they are compiled once, and
+            the session's notes say so.
+
+    Raises:
+        RouteError: PyTorch does not have the device, a kernel does not compile, or memory is too small.
+    """
     found = _find(device)
-    from wavefit.native.triton import tune
+    program = None if bundle is None else _carried_program(plan, model, device, found, bundle)
+    if bundle is not None and program is not None:
+        return _session(plan, model, program, found, bundle / _inside(plan, model, device), say)
+    note = f"the bundle carries no kernels for {_folder_name(device)}: they are compiled here, once"
+    notes = (note,) if bundle is not None and device.kind == "gpu" else ()
+    for each in notes:
+        say(each)
+    session = _compiled(plan, model, device, found, say)
+    session.notes = notes
+    return session
+
+
+def _carried_program(plan: Plan, model: Model, device: Device, found: Any, bundle: Path) -> Program | None:
+    """The program that a bundle has all kernels of."""
+    from wavefit.native.triton import kept, recipe
+    from wavefit.native.triton.runner import target_of
+
+    folder, target = bundle / _inside(plan, model, device), target_of(found)
+    chooser = recipe.chooser(folder)
+    if chooser is None or target is None:
+        return None
+    program = _program(plan, model, chooser)
+    kernels = [step.kernel for step in program.steps if step.kernel.language == "triton"]
+    return program if all(kept.is_kept(each, target, folder) for each in kernels) else None
+
+
+def _compiled(plan: Plan, model: Model, device: Device, found: Any, say: Say) -> Session:
+    from wavefit.native.triton import recipe, tune
+
+    chooser = tune.chooser(found, None if device.kind == "cpu" else device)
+    program = _program(plan, model, chooser)
+    folder = compiled_folder(plan, model, device)
+    recipe.save(chooser, folder)
+    return _session(plan, model, program, found, folder, say)
+
+
+def _session(plan: Plan, model: Model, program: Program, found: Any, folder: Path, say: Say) -> Session:
     from wavefit.native.triton.executor import Executor
     from wavefit.routes._native_session import NativeSession
 
-    program = _program(plan, model, tune.chooser(found, None if device.kind == "cpu" else device))
-    beside = [folder / "kernels" / _folder_name(device) for folder in Path(model.path).parents[:2]]
-    cache = next((each for each in beside if each.is_dir()), compiled_folder(plan, model, device))
-    return NativeSession(model, plan, Executor(program, found, cache), _PROVIDER)
+    executor = Executor(program, found, folder, say)
+    session = NativeSession(model, plan, executor, _PROVIDER)
+    session.compile_s = executor.compiled.seconds
+    return session
 
 
 def carried(plan: Plan, model: Model, device: Device) -> dict[str, Path]:
-    """The files that a bundle takes along, by their names in it: code objects, so that nothing is compiled there."""
+    """The files that a bundle takes along, by their names in it: code objects, and what chose them."""
     folder = compiled_folder(plan, model, device)
-    inside = Path("kernels") / _folder_name(device)
-    return {
-        str(inside / path.relative_to(folder)): path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix in (".cubin", ".hsaco", ".json", ".so", ".source", "")
-    }
+    found = [folder / "recipe.json", *sorted((folder / "kept").glob("*/kernel.*"))]
+    inside = _inside(plan, model, device)
+    return {str(inside / path.relative_to(folder)): path for path in found if path.is_file()}
 
 
 def compiled_folder(plan: Plan, model: Model, device: Device) -> Path:
-    """Where the code objects of a plan's program lie."""
-    key = fingerprint(model.sha256, plan.precision, plan.shapes, plan.options)
-    return user_cache() / "triton" / _folder_name(device) / key
+    """Where the code objects of a plan's program lie on this machine."""
+    return user_cache() / "triton" / _folder_name(device) / _key(plan, model)
+
+
+def _inside(plan: Plan, model: Model, device: Device) -> Path:
+    """Where they lie in a bundle."""
+    return Path("kernels") / _folder_name(device) / _key(plan, model)
+
+
+def _key(plan: Plan, model: Model) -> str:
+    return fingerprint(model.sha256, plan.precision, plan.shapes, plan.options)
 
 
 def _folder_name(device: Device) -> str:
     from wavefit.native.triton.versions import triton_version
 
     return f"{device.gfx or device.name or device.id}-triton{triton_version()}".replace(" ", "-").lower()
+
+
+def _silent(_: str) -> None:
+    return None
 
 
 def _find(device: Device) -> Any:

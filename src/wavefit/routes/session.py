@@ -19,7 +19,14 @@ class Session(ABC):
     Args:
         inputs: the model's inputs; a symbolic dimension admits any size.
         outputs: the model's outputs.
+
+    Attributes:
+        compile_s: seconds of opening that went into compiling kernels; None where the runtime does not tell.
+        notes: what its user should know of how it was opened, one sentence each.
     """
+
+    compile_s: float | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(self, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> None:
         self.inputs = inputs

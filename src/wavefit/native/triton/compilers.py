@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as LateError
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -50,6 +50,7 @@ class Compilers:
         self._target, self._cache = target, cache
         self.workers = workers or os.cpu_count() or 1
         self._pool = self._start()
+        self._given: dict[Future[tuple[str, float]], tuple[ProcessPoolExecutor, list[Kernel]]] = {}
 
     def _start(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
@@ -58,21 +59,37 @@ class Compilers:
         """Compiles kernels; the answer is why not, or "", and the seconds that it took."""
         kept = [each for each in kernels if each.language == "triton"]
         try:
-            return self._pool.submit(_compile, kept, self._target, str(self._cache))
+            future = self._pool.submit(_compile, kept, self._target, str(self._cache))
         except BrokenProcessPool:
-            self._pool = self._start()
-            return self._pool.submit(_compile, kept, self._target, str(self._cache))
+            self._replace()
+            future = self._pool.submit(_compile, kept, self._target, str(self._cache))
+        self._given[future] = self._pool, kept
+        return future
 
     def result(self, future: Future[tuple[str, float]], patience_s: float) -> tuple[str, float]:
-        """What came of it; a compiler that hangs or crashes is written off, and others take its place."""
+        """What came of it; a compiler that hangs or crashes is written off, and others take its place.
+
+        A crash ends all that is under way, and does not tell which it was: each is tried again alone.
+        """
+        pool, kernels = self._given.pop(future)
         try:
             return future.result(patience_s)
         except LateError:
-            self._replace()
-            return f"it compiles for more than {patience_s:.0f} s", patience_s
+            return self._late(patience_s)
+        except (BrokenProcessPool, CancelledError):
+            if pool is self._pool:
+                self._replace()
+        try:
+            return self._pool.submit(_compile, kernels, self._target, str(self._cache)).result(patience_s)
+        except LateError:
+            return self._late(patience_s)
         except BrokenProcessPool:
             self._replace()
             return "its compiler crashed", 0.0
+
+    def _late(self, patience_s: float) -> tuple[str, float]:
+        self._replace()
+        return f"it compiles for more than {patience_s:.0f} s", patience_s
 
     def _replace(self) -> None:
         self.close()
@@ -106,8 +123,8 @@ def compile_all(
         pool = Compilers(target, cache, min(len(missing), os.cpu_count() or 1))
         futures = [(name, pool.submit([each])) for name, each in missing]
         for number, (name, future) in enumerate(futures, 1):
-            left = max(0.1, deadline_s - (time.monotonic() - started))
-            why, _ = pool.result(future, left)
+            left = deadline_s - (time.monotonic() - started)
+            why = pool.result(future, left)[0] if left > 0 else f"not compiled within {deadline_s:.0f} s"
             if why:
                 failed[name] = why
             if time.monotonic() - told > _TELL_S or number == len(futures):
@@ -123,13 +140,25 @@ def compile_all(
 
 
 def _compile(kernels: Sequence[Kernel], target: Target, cache: str) -> tuple[str, float]:
-    """In a process of its own. Triton's compiler has no base class of what it raises; all of it means: not this one."""
+    """In a process of its own. What Triton's compiler raises has no one base class; all of it means: not this one."""
+    from triton.errors import TritonError
+
     from wavefit.native.triton.compile import compile_kernel
 
+    stopped = (
+        TritonError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        AssertionError,
+        KeyError,
+        IndexError,
+        OSError,
+    )
     started = time.monotonic()
     for kernel in kernels:
         try:
             keep(compile_kernel(kernel, target, Path(cache)), kernel, target, Path(cache))
-        except (RuntimeError, ValueError, TypeError, AssertionError, KeyError, IndexError, OSError) as error:
+        except stopped as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", time.monotonic() - started
     return "", time.monotonic() - started

@@ -7,7 +7,6 @@ object and Triton's description of it.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -61,4 +60,4 @@ def _write(path: Path, content: bytes) -> None:
     """The whole file or none."""
     part = path.with_name(f"{uuid4().hex}.part")
     part.write_bytes(content)
-    os.replace(part, path)
+    part.replace(path)
