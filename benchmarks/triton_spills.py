@@ -1,6 +1,6 @@
 """Compiles every tile of the product and chain templates for AMD targets, and records those that spill.
 
-    PYTHONPATH=src python benchmarks/triton_spills.py [--targets gfx942,gfx1100] [--output FILE.json]
+PYTHONPATH=src python benchmarks/triton_spills.py [--targets gfx942,gfx1100] [--output FILE.json]
 """
 
 from __future__ import annotations
