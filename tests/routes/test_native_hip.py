@@ -165,3 +165,20 @@ def test_a_bundle_carries_what_opens_it_elsewhere_without_compiling(path, tmp_pa
     one = next(bundle.rglob("kernel.json"))
     one.unlink()
     assert found() is None
+
+
+def test_a_profile_tells_every_launch(path, tmp_path):
+    from wavefit import child
+    from wavefit.native.profiling import Profile, Profiling
+
+    shapes = {"x": (2, 3, 12, 12)}
+    payload = Profiling(model=load(path), device=CPU, batch=2, shapes=shapes, sizes={}, half=True, batches=2)
+    function = "wavefit.routes._native_hip_profile:profile"
+    answer = child.run(function, payload, Profile, 120.0, tmp_path, lambda text: None)
+    assert isinstance(answer, Profile), answer
+    assert {"Conv", "MatMul"} <= {each.op for each in answer.launches}
+    assert all(each.seconds > 0 for each in answer.launches)
+    convolved = sum(each.flops for each in answer.launches if each.op in ("Conv", "Chain"))
+    assert convolved == 2 * 2 * 36 * (27 * 16 + 16 * 32 + 32 * 16)
+    assert answer.batch_s is not None
+    assert answer.graph_s is None  # a graph is a GPU's

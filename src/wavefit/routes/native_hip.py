@@ -28,8 +28,10 @@ from wavefit.schema import Device, Model, Plan, Precision, Prediction, Request, 
 
 if TYPE_CHECKING:
     from wavefit.child.main import Reporter
+    from wavefit.native.operation import Limits
     from wavefit.native.program import Program
     from wavefit.native.triton.chooser import Chooser
+    from wavefit.native.triton.executor import Executor
 
 TUNES = True
 _CDNA = ("gfx90a", "gfx942", "gfx950")
@@ -52,6 +54,11 @@ def plans(devices: Sequence[Device], model: Model, request: Request) -> list[Pla
     if missing:
         return [_refuse(None, *missing)]
     return [answer for device in wanted for answer in _plans(device, model, request)]
+
+
+def refusal(device: Device) -> _Problem | None:
+    """Why the engine does not run on a device, and the fix."""
+    return _missing() or _device_problem(device)
 
 
 def _missing() -> _Problem | None:
@@ -137,17 +144,28 @@ def open_told(
     Raises:
         RouteError: PyTorch does not have the device, a kernel does not compile, or memory is too small.
     """
-    found = _find(device)
-    program = None if bundle is None else _carried_program(plan, model, device, found, bundle)
-    if bundle is not None and program is not None:
-        return _session(plan, model, program, found, bundle / _inside(plan, model, device), say)
-    note = f"the bundle carries no kernels for {_folder_name(device)}: they are compiled here, once"
-    notes = (note,) if bundle is not None and device.kind == "gpu" else ()
-    for each in notes:
-        say(each)
-    session = _compiled(plan, model, device, found, say)
-    session.notes = notes
+    from wavefit.routes._native_session import NativeSession
+
+    notes: tuple[str, ...] = ()
+    made = None if bundle is None else _carried(plan, model, device, bundle)
+    if made is None:
+        if bundle is not None and device.kind == "gpu":
+            name = _folder_name(device)
+            notes = (f"the bundle carries no kernels for {name}: they are compiled here, once",)
+            say(notes[0])
+        made, _ = executor(plan, model, device, say)
+    session = NativeSession(model, plan, made, _PROVIDER)
+    session.compile_s, session.notes = made.compiled.seconds, notes
     return session
+
+
+def _carried(plan: Plan, model: Model, device: Device, bundle: Path) -> Executor | None:
+    """A plan's program with the code objects of its bundle; None where that does not carry them all."""
+    found = _find(device)
+    from wavefit.native.triton.executor import Executor
+
+    program = _carried_program(plan, model, device, found, bundle)
+    return None if program is None else Executor(program, found, bundle / _inside(plan, model, device))
 
 
 def _carried_program(plan: Plan, model: Model, device: Device, found: Any, bundle: Path) -> Program | None:
@@ -164,28 +182,27 @@ def _carried_program(plan: Plan, model: Model, device: Device, found: Any, bundl
     return program if all(kept.is_kept(each, target, folder) for each in kernels) else None
 
 
-def _compiled(plan: Plan, model: Model, device: Device, found: Any, say: Say) -> Session:
+def executor(plan: Plan, model: Model, device: Device, say: Say) -> tuple[Executor, Limits]:
+    """A plan's program compiled on this machine, and what it was chosen by.
+
+    Raises:
+        RouteError: as :func:`open_told`.
+    """
+    found = _find(device)
     from wavefit.native.triton import recipe, tune
+    from wavefit.native.triton.executor import Executor
 
     chooser = tune.chooser(found, None if device.kind == "cpu" else device)
     program = _program(plan, model, chooser)
     folder = compiled_folder(plan, model, device)
     recipe.save(chooser, folder)
-    return _session(plan, model, program, found, folder, say)
-
-
-def _session(plan: Plan, model: Model, program: Program, found: Any, folder: Path, say: Say) -> Session:
-    from wavefit.native.triton.executor import Executor
-    from wavefit.routes._native_session import NativeSession
-
-    executor = Executor(program, found, folder, say)
-    session = NativeSession(model, plan, executor, _PROVIDER)
-    session.compile_s = executor.compiled.seconds
-    return session
+    return Executor(program, found, folder, say), chooser.limits
 
 
 def carried(plan: Plan, model: Model, device: Device) -> dict[str, Path]:
     """The files that a bundle takes along, by their names in it: code objects, and what chose them."""
+    if device.kind == "cpu":
+        return {}
     folder = compiled_folder(plan, model, device)
     found = [folder / "recipe.json", *sorted((folder / "kept").glob("*/kernel.*"))]
     inside = _inside(plan, model, device)

@@ -11,7 +11,7 @@ from wavefit import child
 from wavefit.device.probe import probe
 from wavefit.device.runtimes import with_runtimes
 from wavefit.model.load import load
-from wavefit.native.opencl.profile import Profile, Profiling, floor_s
+from wavefit.native.profiling import Profile, Profiling, floor_s
 from wavefit.native.operation import Limits
 from wavefit.schema import Failure
 

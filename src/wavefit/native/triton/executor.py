@@ -135,6 +135,13 @@ class Executor:
             seconds = self._lanes[0].times(_REPEATS)
         return list(zip(self.program.steps, seconds, strict=True))
 
+    def seconds(self) -> float:
+        """Device seconds of one inference, the mean of many that follow one another."""
+        from wavefit.native.triton.timing import of_graph
+
+        with translated(self._name):
+            return of_graph(self.launch, self._device, _REPEATS)
+
     def wait(self) -> None:
         """Until everything that was enqueued is done."""
         if self._device.type != "cpu":
