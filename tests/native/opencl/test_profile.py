@@ -11,8 +11,8 @@ from wavefit import child
 from wavefit.device.probe import probe
 from wavefit.device.runtimes import with_runtimes
 from wavefit.model.load import load
-from wavefit.native.profiling import Profile, Profiling, floor_s
 from wavefit.native.operation import Limits
+from wavefit.native.profiling import Profile, Profiling, floor_s
 from wavefit.schema import Failure
 
 DIGITS = Path(wavefit.demo.__file__).parent / "digits.onnx"
